@@ -1,0 +1,172 @@
+"""Facts of admission: the topics `admissions` (what became of each order) and `quotas` (limits and policies)."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from qm_events.audit import AccessAudited
+from qm_events.envelope import EventData, UtcTime
+from qm_events.registry import ADMISSIONS, QUOTAS, event
+from qm_events.specs import Amounts, OrderRequest, Role, ServiceModel, Text, Value, Violation
+from qm_events.units import DnsLabel
+
+# ---- admissions: streams `admission/<order>`
+
+
+@event("approval.requested", version=1, topic=ADMISSIONS)
+class ApprovalRequested(EventData):
+    """A person must agree. `digest` is the order's: a vote binds to it."""
+
+    order: str
+    approval: str
+    policy: DnsLabel
+    level: int = Field(ge=1)
+    approvers: tuple[str, ...]
+    """Subjects who may decide, at the time of asking; the decision checks the directory again."""
+    digest: str
+    requested_at: UtcTime
+    lapses_at: UtcTime | None = None
+
+
+@event("approval.granted", version=1, topic=ADMISSIONS)
+class ApprovalGranted(EventData):
+    """Someone entitled agreed."""
+
+    order: str
+    approval: str
+    level: int
+    approver: str
+    comment: str = ""
+    digest: str
+    decided_at: UtcTime
+
+
+@event("approval.denied", version=1, topic=ADMISSIONS)
+class ApprovalDenied(EventData):
+    """Someone entitled refused; the order is rejected in the same step."""
+
+    order: str
+    approval: str
+    level: int
+    approver: str
+    comment: str = ""
+    digest: str
+    decided_at: UtcTime
+
+
+@event("approval.lapsed", version=1, topic=ADMISSIONS)
+class ApprovalLapsed(EventData):
+    """Nobody decided in time; the order is rejected in the same step."""
+
+    order: str
+    approval: str
+    level: int
+    lapsed_at: UtcTime
+
+
+@event("quota.claimed", version=1, topic=ADMISSIONS)
+class QuotaClaimed(EventData):
+    """The amounts are held at every scope of the path, the tenant first."""
+
+    order: str
+    scopes: tuple[str, ...]
+    amounts: Amounts
+
+
+@event("quota.committed", version=1, topic=ADMISSIONS)
+class QuotaCommitted(EventData):
+    """Cards are allocated; what the placement did not use of the claim (`returned`) is free again."""
+
+    order: str
+    scopes: tuple[str, ...]
+    amounts: Amounts
+    returned: Amounts
+
+
+@event("quota.refunded", version=1, topic=ADMISSIONS)
+class QuotaRefunded(EventData):
+    """The order ended: all that it still held is free, at every scope."""
+
+    order: str
+    scopes: tuple[str, ...]
+    amounts: Amounts
+
+
+@event("order.admitted", version=1, topic=ADMISSIONS)
+class OrderAdmitted(EventData):
+    """May be scheduled, with exactly these parameters."""
+
+    order: str
+    request: OrderRequest
+    digest: str
+    submitted_at: UtcTime
+
+
+@event("order.held", version=1, topic=ADMISSIONS)
+class OrderHeld(EventData):
+    """Fits the limits but not what is left of them; examined again when a fact can change that."""
+
+    order: str
+    violations: tuple[Violation, ...]
+    remedy: str
+    held_at: UtcTime
+
+
+@event("order.rejected", version=1, topic=ADMISSIONS)
+class OrderRejected(EventData):
+    """Will never be admitted as it stands."""
+
+    order: str
+    code: str
+    violations: tuple[Violation, ...] = ()
+    remedy: str
+    rejected_at: UtcTime
+
+
+@event("order.withdrawn", version=1, topic=ADMISSIONS)
+class OrderWithdrawn(EventData):
+    """Ended by its owner or by its expiry before it was admitted; may be the first fact of its stream."""
+
+    order: str
+    cause: Literal["cancelled", "expired"]
+    withdrawn_at: UtcTime
+
+
+# ---- quotas: streams `quota/<tenant>`
+
+
+@event("quota_limit.set", version=1, topic=QUOTAS)
+class QuotaLimitSet(EventData):
+    """The limits of one scope, all dimensions at once; a dimension that is left out is unlimited."""
+
+    tenant: DnsLabel
+    project: DnsLabel | None = None
+    limits: Amounts
+    over_quota: Literal["hold", "refuse"] = "hold"
+
+
+class ApprovalPolicy(Value):
+    """When a person must agree, and who may. Conditions that are given must all hold."""
+
+    name: DnsLabel
+    projects: tuple[DnsLabel, ...] | None = None
+    service_models: tuple[ServiceModel, ...] | None = None
+    accelerators: tuple[DnsLabel, ...] | None = None
+    cards_at_least: int | None = Field(default=None, ge=1)
+    approver_role: Role | None = None
+    approver_subjects: tuple[Text, ...] = ()
+    self_approval: bool = False
+    lapses_after_seconds: int | None = Field(default=None, ge=1)
+
+
+@event("approval_policy.set", version=1, topic=QUOTAS)
+class ApprovalPolicySet(EventData):
+    """The policies of a tenant, in the order in which they are tried; the first that matches asks."""
+
+    tenant: DnsLabel
+    policies: tuple[ApprovalPolicy, ...]
+
+
+@event("quotas.access_audited", version=1, topic=QUOTAS)
+class QuotasAccessAudited(AccessAudited):
+    """A mutating call on admission; stream `audit-admission/<tenant>`."""

@@ -1,0 +1,37 @@
+"""Names of things. An id is a string everywhere; the NewTypes stop one kind from passing as another."""
+
+from typing import NewType
+from uuid import UUID, uuid5
+
+OrderId = NewType("OrderId", str)
+TenantName = NewType("TenantName", str)
+ProjectName = NewType("ProjectName", str)
+SubjectId = NewType("SubjectId", str)
+NodeId = NewType("NodeId", str)
+CardId = NewType("CardId", str)
+AllocationId = NewType("AllocationId", str)
+
+PLATFORM = TenantName("platform")
+"""The tenant of operators and auditors; no order can be placed in it."""
+
+_NAMESPACE = UUID("6f1c2a54-0f0c-5c7e-9a51-6b5d2f6a9d10")
+
+
+def event_id(stream: str, version: int) -> str:
+    """Return the id of the `version`-th fact of `stream`: the same on every run, so a duplicate is recognised."""
+    return str(uuid5(_NAMESPACE, f"{stream}@{version}"))
+
+
+def derived_id(*parts: str | int) -> str:
+    """Return an id that follows from its parts, for things that a decision creates."""
+    return str(uuid5(_NAMESPACE, "/".join(str(part) for part in parts)))
+
+
+def stream_name(kind: str, key: str) -> str:
+    """Return the name of the stream of `kind` about `key`, as in `order/<id>`."""
+    return f"{kind}/{key}"
+
+
+def stream_key(stream: str) -> str:
+    """Return the key of a stream: it selects the partition, so all streams of one order share one number."""
+    return stream.partition("/")[2]

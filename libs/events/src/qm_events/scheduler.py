@@ -1,0 +1,152 @@
+"""Facts of the scheduler: the topics `allocations` (a public contract) and `fleet`."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from qm_events.audit import AccessAudited
+from qm_events.envelope import EventData, UtcTime
+from qm_events.registry import ALLOCATIONS, FLEET, event
+from qm_events.specs import Health, OrderRequest, PlacedUnit, Value, WaitReason
+from qm_events.units import DnsLabel, MemoryMib, MilliCpu
+
+# ---- allocations: streams `allocation/<order>`
+
+
+@event("allocation.queued", version=1, topic=ALLOCATIONS)
+class AllocationQueued(EventData):
+    """In the queue, ranked by priority, then by `submitted_at`, then by order id."""
+
+    order: str
+    request: OrderRequest
+    submitted_at: UtcTime
+    queued_at: UtcTime
+
+
+@event("allocation.waiting", version=1, topic=ALLOCATIONS)
+class AllocationWaiting(EventData):
+    """Looked at and not placed: every reason that holds, the first is the reason. Written when the first changes."""
+
+    order: str
+    reasons: tuple[WaitReason, ...] = Field(min_length=1)
+    since: UtcTime
+
+
+@event("allocation.allocated", version=1, topic=ALLOCATIONS)
+class AllocationAllocated(EventData):
+    """Cards are held for the order, from `allocated_at`."""
+
+    order: str
+    allocation: str
+    request: OrderRequest
+    units: tuple[PlacedUnit, ...] = Field(min_length=1)
+    allocated_at: UtcTime
+
+
+@event("allocation.withdrawn", version=1, topic=ALLOCATIONS)
+class AllocationWithdrawn(EventData):
+    """Left the queue without cards; may be the first fact of its stream."""
+
+    order: str
+    cause: Literal["cancelled", "expired", "released"]
+    withdrawn_at: UtcTime
+
+
+@event("allocation.returned", version=1, topic=ALLOCATIONS)
+class AllocationReturned(EventData):
+    """No card is held any more: each is back in the pool or quarantined."""
+
+    order: str
+    allocation: str
+    pooled: tuple[str, ...]
+    quarantined: tuple[str, ...]
+    returned_at: UtcTime
+
+
+# ---- fleet: streams `node/<node>`
+
+
+class CardSpec(Value):
+    """A card as the inventory knows it."""
+
+    card: str = Field(min_length=1, max_length=200)
+    accelerator: DnsLabel
+    memory_mib: MemoryMib
+
+
+@event("node.registered", version=1, topic=FLEET)
+class NodeRegistered(EventData):
+    """A node with its cards is in the fleet, or is described anew; a card that is left out is gone once nobody holds it."""
+
+    node: str
+    cpu_milli: MilliCpu
+    memory_mib: MemoryMib
+    cards: tuple[CardSpec, ...]
+    rack: str | None = None
+    domain: str | None = None
+
+
+@event("node.cordoned", version=1, topic=FLEET)
+class NodeCordoned(EventData):
+    """Takes no new work; what runs, runs on."""
+
+    node: str
+    reason: str
+
+
+@event("node.uncordoned", version=1, topic=FLEET)
+class NodeUncordoned(EventData):
+    """Takes work again."""
+
+    node: str
+
+
+@event("card.health_changed", version=1, topic=FLEET)
+class CardHealthChanged(EventData):
+    """What an agent, the provisioner or a tenant saw; only healthy cards take new work."""
+
+    node: str
+    card: str
+    health: Health
+    source: str
+    code: str = ""
+    message: str = ""
+    observed_at: UtcTime
+
+
+@event("cards.held", version=1, topic=FLEET)
+class CardsHeld(EventData):
+    """The cards belong to an allocation; written in the same step as `allocation.allocated`."""
+
+    node: str
+    cards: tuple[str, ...] = Field(min_length=1)
+    order: str
+    allocation: str
+    cpu_milli: MilliCpu
+    memory_mib: MemoryMib
+
+
+@event("cards.returned", version=1, topic=FLEET)
+class CardsReturned(EventData):
+    """The allocation holds nothing on this node any more: `pooled` cards are free, the others isolated until cleared."""
+
+    node: str
+    allocation: str
+    pooled: tuple[str, ...]
+    quarantined: tuple[str, ...]
+    reason: str = ""
+    returned_at: UtcTime
+
+
+@event("card.cleared", version=1, topic=FLEET)
+class CardCleared(EventData):
+    """An operator took the card out of quarantine."""
+
+    node: str
+    card: str
+    cleared_at: UtcTime
+
+
+@event("fleet.access_audited", version=1, topic=FLEET)
+class FleetAccessAudited(AccessAudited):
+    """A mutating call on the scheduler; stream `audit-scheduler/<tenant>`."""

@@ -1,0 +1,195 @@
+"""Words that the facts of several services share."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from qm_events.envelope import UtcTime
+from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu
+
+
+class Value(BaseModel):
+    """Base of the frozen values inside facts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServiceModel(StrEnum):
+    """How the cards reach the user; each has a simulated twin with the same contract."""
+
+    BARE_METAL = "bare_metal"
+    VM = "vm"
+    KUBERNETES = "kubernetes"
+    MAAS = "maas"
+
+
+class Role(StrEnum):
+    """What a subject may do in a project, in a tenant, or (operator, auditor) on the platform."""
+
+    VIEWER = "viewer"
+    DEVELOPER = "developer"
+    PROJECT_OWNER = "project_owner"
+    APPROVER = "approver"
+    TENANT_ADMIN = "tenant_admin"
+    OPERATOR = "operator"
+    AUDITOR = "auditor"
+
+
+class CatalogueStatus(StrEnum):
+    """A deprecated item is still delivered to those who name it and warned about; a retired one is not delivered."""
+
+    ACTIVE = "active"
+    DEPRECATED = "deprecated"
+    RETIRED = "retired"
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Labels = dict[DnsLabel, Annotated[str, StringConstraints(max_length=200)]]
+Parameters = dict[Annotated[str, StringConstraints(min_length=1, max_length=100)], Any]
+
+
+class Specification(Value):
+    """What a developer orders instead of a server. One unit sits on one node."""
+
+    name: DnsLabel
+    version: int = Field(ge=1, strict=True)
+    accelerators: tuple[DnsLabel, ...] = Field(min_length=1, max_length=32)
+    """Types that serve equally well; a claim counts against each until the placement settles which."""
+    cards_per_unit: Cards
+    accelerator_memory_mib: MemoryMib
+    """Of one card."""
+    cpu_milli: MilliCpu
+    """Of one unit."""
+    memory_mib: MemoryMib
+    """Of one unit."""
+
+
+class TopologyLevel(StrEnum):
+    """The domain that all units of an order share."""
+
+    NODE = "node"
+    DOMAIN = "domain"
+    RACK = "rack"
+
+
+class Topology(Value):
+    """Where the units may lie apart. A preference never makes an order wait."""
+
+    within: TopologyLevel
+    required: bool = True
+
+
+class OrderRequest(Value):
+    """The parameters of an order, with the specification resolved: what is approved is what is executed."""
+
+    tenant: DnsLabel
+    project: DnsLabel
+    requester: str
+    specification: Specification
+    service_model: ServiceModel
+    image: DnsLabel | None = None
+    model: DnsLabel | None = None
+    count: int = Field(default=1, ge=1, le=10_000, strict=True)
+    parameters: Parameters = Field(default_factory=dict)
+    ssh_keys: tuple[str, ...] = Field(default=(), max_length=32)
+    priority: int = Field(default=0, ge=-1000, le=1000, strict=True)
+    preemptible: bool = False
+    topology: Topology | None = None
+    duration_seconds: int | None = Field(default=None, ge=1, le=10 * 366 * 86_400, strict=True)
+    expires_at: UtcTime | None = None
+    labels: Labels = Field(default_factory=dict)
+
+    @property
+    def cards(self) -> int:
+        """Whole cards in all units together."""
+        return self.specification.cards_per_unit * self.count
+
+
+class Amounts(Value):
+    """What an order takes from a quota, or a limit allows. A missing limit does not limit."""
+
+    values: dict[str, int] = Field(default_factory=dict)
+    """By dimension: `cards`, `cards/<accelerator>`, `accelerator_memory_mib`, `cpu_milli`, `memory_mib`, `concurrent_orders`,
+    `card_hours_month`."""
+
+
+class Violation(Value):
+    """One limit in the way, at one scope."""
+
+    scope: str
+    """`tenant` or `tenant/project`."""
+    dimension: str
+    limit: int
+    used: int
+    requested: int
+    short_by: int
+
+
+class WaitCode(StrEnum):
+    """Why an order waits, ranked: the first that holds is the reason."""
+
+    SPECIFICATION_UNAVAILABLE = "SpecificationUnavailable"
+    QUOTA_EXHAUSTED = "QuotaExhausted"
+    APPROVAL_PENDING = "ApprovalPending"
+    RESERVATION_NOT_STARTED = "ReservationNotStarted"
+    MAINTENANCE_WINDOW = "MaintenanceWindow"
+    BACKEND_UNAVAILABLE = "BackendUnavailable"
+    WAITING_FOR_PREEMPTION = "WaitingForPreemption"
+    HIGHER_PRIORITY_AHEAD = "HigherPriorityAhead"
+    HEALTHY_CAPACITY_INSUFFICIENT = "HealthyCapacityInsufficient"
+    TOPOLOGY_UNSATISFIABLE = "TopologyUnsatisfiable"
+    CAPACITY_FRAGMENTED = "CapacityFragmented"
+    CAPACITY_IN_USE = "CapacityInUse"
+
+
+class WaitReason(Value):
+    """One true reason: figures, what would have to change (counterfactual) and what the reader can do (remedy)."""
+
+    code: WaitCode
+    figures: dict[str, Any] = Field(default_factory=dict)
+    counterfactual: str
+    remedy: str
+
+
+class Health(StrEnum):
+    """Of a card. Only healthy and clean counts as free; unknown takes no new work but does not stop work that runs."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class PlacedUnit(Value):
+    """One unit of an order on one node, with the cards that it holds."""
+
+    node: str
+    accelerator: DnsLabel
+    cards: tuple[str, ...] = Field(min_length=1)
+
+
+class Probe(Value):
+    """One check, run as the user with the issued credential."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+
+
+class FaultReport(Value):
+    """What a tenant saw wrong with a card; it quarantines the card at release."""
+
+    card: str | None = None
+    category: Text
+    summary: Text
+
+
+class EndCause(StrEnum):
+    """Why an order ends."""
+
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
