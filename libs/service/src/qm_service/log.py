@@ -1,4 +1,4 @@
-"""The log port: topics of partitions of records, kept for ever. `log_memory`, `log_sqlite` and `log_kafka` implement it.
+"""The log port: topics of partitions of records, kept for ever. Implemented by `log_memory`, `log_sqlite`, `log_kafka`.
 
 What all promise, and no more: a record that `publish` returned for is durable; records of one key come in the order in
 which they were published; any record may come twice, at another offset; offsets grow but may have holes.
@@ -35,9 +35,12 @@ class Message:
     type: str
     id: str
     subject: str
+    version: int
     time: str
     value: bytes
     traceparent: str | None = None
+    partition: int | None = None
+    """Only where a log is restored; otherwise the key decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Record:
     offset: int
     type: str
     subject: str
+    version: int
     value: bytes
 
     @property
@@ -70,11 +74,13 @@ class EventLog(Protocol):
         """Create what is missing and check what is there. Raises TopicMisconfigured."""
 
     async def publish(self, messages: Sequence[Message]) -> None:
-        """Append all, in order; durable on return. On LogUnavailable any prefix may have been appended: publish again."""
+        """Append all, in order; durable on return. On LogUnavailable any part of them may be there: publish all again."""
 
     async def read(self, position: Position, limit: int, wait_seconds: float = 0.0) -> list[Record]:
-        """Return up to `limit` records from `position` on, in order within a partition, waiting up to `wait_seconds` for the
-        first. Fair over partitions. Raises PositionLost."""
+        """Return up to `limit` records from `position` on, in order within a partition, fair over partitions.
+
+        Waits up to `wait_seconds` for the first. Raises PositionLost.
+        """
 
     async def ends(self, topics: Iterable[str]) -> Position:
         """Return the offset after the last readable record of every partition."""
