@@ -74,7 +74,7 @@ class EventLog(Protocol):
         """Create what is missing and check what is there. Raises TopicMisconfigured."""
 
     async def publish(self, messages: Sequence[Message]) -> None:
-        """Append all, in order; durable on return. On LogUnavailable any part of them may be there: publish all again."""
+        """Append all, in order; durable on return. LogUnavailable: any part of them may be there, publish all again."""
 
     async def read(self, position: Position, limit: int, wait_seconds: float = 0.0) -> list[Record]:
         """Return up to `limit` records from `position` on, in order within a partition, fair over partitions.
