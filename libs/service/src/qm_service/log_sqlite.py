@@ -1,0 +1,233 @@
+"""The log in one SQLite file, for a start without servers. Durable, shared by processes, nothing to run.
+
+Appends that come while a commit runs are gathered and go into the next one: the disk is asked to sync once for many
+publishers. Offsets have no holes here; nobody should rely on that.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from qm_events.registry import Topic
+from qm_service.log import LogUnavailable, Message, Position, Record, TopicMisconfigured
+from qm_service.log_rules import shares, target_of
+
+LIMIT_SECONDS = 10.0
+BUSY_SECONDS = 5.0
+POLL_SECONDS = 0.1
+"""How late a record of another process may be seen; those of this process wake the reader at once."""
+WAITING_MESSAGES = 50_000
+"""More than these are refused rather than kept in memory."""
+
+_OFFSET_BITS = 40
+_OFFSET = (1 << _OFFSET_BITS) - 1
+
+# `place` is the id of the partition and the offset in one integer: the table needs no other index.
+_SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA wal_autocheckpoint = 4000;
+CREATE TABLE IF NOT EXISTS partitions (
+    id INTEGER PRIMARY KEY, topic TEXT NOT NULL, partition INTEGER NOT NULL, head INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (topic, partition));
+CREATE TABLE IF NOT EXISTS records (
+    place INTEGER PRIMARY KEY, type TEXT NOT NULL, subject TEXT NOT NULL, version INTEGER NOT NULL,
+    value BLOB NOT NULL);
+"""
+
+T = TypeVar("T")
+Row = tuple[int, str, str, int, bytes]
+"""Partition id, type, subject, version, value."""
+
+
+class SqliteLog:
+    """An EventLog in the file at `path`. Many processes may share the file; one object serves one event loop."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._writer = _FileThread(Path(path))
+        self._reader = _FileThread(Path(path))
+        self._ids: dict[str, list[int]] = {}
+        self._turn = 0
+        self._grown = asyncio.Event()
+        self._rows: list[Row] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Nothing to do: the file, and its folder, are made with the first use."""
+
+    async def close(self) -> None:
+        """Commit what was handed over and let go of the file."""
+        if self._committing:
+            await self._committing
+        await self._writer.close()
+        await self._reader.close()
+
+    async def ensure_topics(self, topics: Iterable[Topic]) -> None:
+        """Create what is missing. Raises TopicMisconfigured for another number of partitions."""
+        wanted = list(topics)
+        await self._writer.run(_create, wanted)
+        for topic in wanted:
+            if (there := len(await self._partitions(topic.name))) != topic.partitions:
+                raise TopicMisconfigured(f"{topic.name}: partitions is {there}, must be {topic.partitions}")
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        """Append all in one commit, shared with whoever publishes at the same time."""
+        for topic in {message.topic for message in messages}:
+            await self._partitions(topic)
+        if len(self._rows) + len(messages) > WAITING_MESSAGES:
+            raise LogUnavailable(f"more than {WAITING_MESSAGES} messages wait to be written")
+        for m in messages:
+            ids = self._ids[m.topic]
+            self._rows.append((ids[target_of(m, len(ids))], m.type, m.subject, m.version, m.value))
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit())
+        await done
+
+    async def read(self, position: Position, limit: int, wait_seconds: float = 0.0) -> list[Record]:
+        """Return up to `limit` records from `position` on. Raises PositionLost."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_seconds
+        while True:
+            grown = self._grown
+            found = await self._take(position, limit)
+            if found or (left := until - loop.time()) <= 0:
+                return found
+            try:
+                await asyncio.wait_for(grown.wait(), min(left, POLL_SECONDS))
+            except TimeoutError:
+                continue
+
+    async def ends(self, topics: Iterable[str]) -> Position:
+        """Return the offset after the last record of every partition."""
+        wanted = {topic: await self._partitions(topic) for topic in topics}
+        heads = await self._reader.run(_heads)
+        return {(topic, i): heads[at] for topic, ids in wanted.items() for i, at in enumerate(ids)}
+
+    async def starts(self, topics: Iterable[str]) -> Position:
+        """Return 0 for every partition: nothing is ever deleted."""
+        return {(topic, i): 0 for topic in topics for i, _ in enumerate(await self._partitions(topic))}
+
+    async def _partitions(self, topic: str) -> list[int]:
+        if topic not in self._ids:
+            if not (found := await self._reader.run(_partition_ids, topic)):
+                raise LogUnavailable(f"topic {topic} is missing")
+            self._ids[topic] = found
+        return self._ids[topic]
+
+    async def _take(self, position: Position, limit: int) -> list[Record]:
+        ends = await self.ends({topic for topic, _ in position})
+        self._turn += 1
+        wanted = [
+            (topic, partition, (self._ids[topic][partition] << _OFFSET_BITS) + position[topic, partition], count)
+            for (topic, partition), count in shares(position, ends, limit, self._turn).items()
+        ]
+        return await self._reader.run(_records, wanted) if wanted else []
+
+    async def _commit(self) -> None:
+        while self._waiting:
+            rows, waiting, self._rows, self._waiting = self._rows, self._waiting, [], []
+            error = None
+            try:
+                await self._writer.run(_append, rows)
+            except LogUnavailable as failure:
+                error = failure
+            for done in waiting:
+                if not done.done():
+                    done.set_exception(error) if error else done.set_result(None)
+            self._grown.set()
+            self._grown = asyncio.Event()
+        self._committing = None
+
+
+class _FileThread:
+    """A thread with a connection of its own, opened when needed and again after an error."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+        self._thread = ThreadPoolExecutor(1, "log")
+
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        """Return `work(connection, *args)`. Raises LogUnavailable, at the latest after LIMIT_SECONDS."""
+        try:
+            return await asyncio.wait_for(self._submit(self._use, work, *args), LIMIT_SECONDS)
+        except TimeoutError as error:
+            raise LogUnavailable(f"{self._path} does not answer") from error
+
+    async def close(self) -> None:
+        """Let go of the file; what was not committed is gone."""
+        await self._submit(self._drop)
+        self._thread.shutdown()
+
+    def _submit(self, work: Callable[..., T], *args: object) -> "asyncio.Future[T]":
+        return asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def _use(self, work: Callable[..., T], *args: object) -> T:
+        try:
+            if self._db is None:
+                self._db = _open(self._path)
+            return work(self._db, *args)
+        except (sqlite3.Error, OSError) as error:
+            self._drop()
+            raise LogUnavailable(f"{self._path}: {error}") from error
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        db.executescript(_SCHEMA)
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def _create(db: sqlite3.Connection, topics: Sequence[Topic]) -> None:
+    # IMMEDIATE, here and below: a transaction that reads first and then writes fails at once when another one wrote.
+    db.execute("BEGIN IMMEDIATE")
+    known = {name for (name,) in db.execute("SELECT DISTINCT topic FROM partitions")}
+    missing = [(topic.name, i) for topic in topics if topic.name not in known for i in range(topic.partitions)]
+    db.executemany("INSERT INTO partitions (topic, partition) VALUES (?, ?)", missing)
+    db.execute("COMMIT")
+
+
+def _append(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    heads = _heads(db)
+    places = []
+    for at, *columns in rows:
+        places.append(((at << _OFFSET_BITS) + heads[at], *columns))
+        heads[at] += 1
+    db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", places)
+    db.executemany("UPDATE partitions SET head = ? WHERE id = ?", [(heads[at], at) for at in {row[0] for row in rows}])
+    db.execute("COMMIT")
+
+
+def _heads(db: sqlite3.Connection) -> dict[int, int]:
+    return dict(db.execute("SELECT id, head FROM partitions").fetchall())
+
+
+def _partition_ids(db: sqlite3.Connection, topic: str) -> list[int]:
+    return [at for (at,) in db.execute("SELECT id FROM partitions WHERE topic = ? ORDER BY partition", (topic,))]
+
+
+def _records(db: sqlite3.Connection, wanted: Sequence[tuple[str, int, int, int]]) -> list[Record]:
+    # Each count ends before the head, so a range never runs into the next partition.
+    query = "SELECT place, type, subject, version, value FROM records WHERE place >= ? ORDER BY place LIMIT ?"
+    return [
+        Record(topic, partition, place & _OFFSET, *columns)
+        for topic, partition, first, count in wanted
+        for place, *columns in db.execute(query, (first, count))
+    ]
