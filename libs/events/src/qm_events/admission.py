@@ -13,6 +13,14 @@ from qm_events.units import DnsLabel
 # ---- admissions: streams `admission/<order>`
 
 
+class Submission(Value):
+    """What was asked for, carried by the facts after which an order waits: the stream alone tells how to go on."""
+
+    request: OrderRequest
+    digest: str
+    submitted_at: UtcTime
+
+
 @event("approval.requested", version=1, topic=ADMISSIONS)
 class ApprovalRequested(EventData):
     """A person must agree. `digest` is the order's: a vote binds to it."""
@@ -26,6 +34,11 @@ class ApprovalRequested(EventData):
     digest: str
     requested_at: UtcTime
     lapses_at: UtcTime | None = None
+    approver_role: Role | None = None
+    approver_subjects: tuple[str, ...] = ()
+    self_approval: bool = False
+    """With the two before it the policy's rule, by which the decision checks the directory again."""
+    submission: Submission | None = None
 
 
 @event("approval.granted", version=1, topic=ADMISSIONS)
@@ -108,8 +121,10 @@ class OrderHeld(EventData):
 
     order: str
     violations: tuple[Violation, ...]
+    """`short_by` 0: the amount is free, but an older order waits for it first."""
     remedy: str
     held_at: UtcTime
+    submission: Submission | None = None
 
 
 @event("order.rejected", version=1, topic=ADMISSIONS)
@@ -130,6 +145,8 @@ class OrderWithdrawn(EventData):
     order: str
     cause: Literal["cancelled", "expired"]
     withdrawn_at: UtcTime
+    approval: str | None = None
+    """The approval that was still open, and is void now."""
 
 
 # ---- quotas: streams `quota/<tenant>`
