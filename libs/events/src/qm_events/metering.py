@@ -10,11 +10,10 @@ from qm_events.registry import USAGE, event
 from qm_events.units import CardMicroseconds
 
 
-@event("usage.recorded", version=1, topic=USAGE)
-class UsageRecorded(EventData):
-    """One interval of one meter of an allocation, closed and final: `card_us` = cards x (to - from), in microseconds.
+class UsageLine(EventData):
+    """One interval of one meter of an allocation on one accelerator: `card_us` = cards x (to - from), in microseconds.
 
-    `record` is derived from allocation, meter and interval, so a replay or a duplicate changes nothing.
+    `record` is derived from what the line says, so a replay or a duplicate changes nothing.
     """
 
     record: str
@@ -27,6 +26,19 @@ class UsageRecorded(EventData):
     from_at: UtcTime
     to_at: UtcTime
     card_us: CardMicroseconds
+
+
+@event("usage.recorded", version=1, topic=USAGE)
+class UsageRecorded(UsageLine):
+    """The interval is closed: add it."""
+
+
+@event("usage.corrected", version=1, topic=USAGE)
+class UsageCorrected(UsageLine):
+    """A late fact showed that the line `reverses` was wrong: take it off, exactly. What is right, if anything, is recorded in
+    the same step."""
+
+    reverses: str
 
 
 @event("usage.access_audited", version=1, topic=USAGE)

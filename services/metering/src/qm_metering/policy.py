@@ -1,0 +1,189 @@
+"""What an order's time on cards counts as: the document of facts, the table of classes, and the cut between them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from qm_events.specs import Value
+from qm_metering.intervals import Span, chain
+
+
+class Kind(StrEnum):
+    """What a fact says about the time of an order, earliest reason first where two share an instant."""
+
+    ALLOCATED = "allocated"
+    READY = "ready"
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    QUARANTINED = "quarantined"
+    RETURNED = "returned"
+
+
+class Class(StrEnum):
+    """Each card and instant that an order holds is in exactly one."""
+
+    PROVISIONING = "provisioning"
+    BILLABLE = "billable"
+    RECOVERING = "recovering"
+    OVERDUE = "overdue"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who pays for a class, and why, in words for the one who reads the bill."""
+
+    payer: Literal["project", "platform"]
+    why: str
+
+    @property
+    def billable(self) -> bool:
+        """Whether the project pays."""
+        return self.payer == "project"
+
+
+POLICY: Mapping[Class, Rule] = {
+    Class.PROVISIONING: Rule("platform", "the environment was not proven usable yet"),
+    Class.BILLABLE: Rule("project", "the environment was ready and nobody had ended it"),
+    Class.RECOVERING: Rule("platform", "its end had been asked for; release and cleaning are not billed"),
+    Class.OVERDUE: Rule("platform", "it had expired; what follows the promised end is not billed"),
+    Class.FAILED: Rule("platform", "the environment had failed"),
+    Class.PREEMPTED: Rule("platform", "it had been preempted"),
+    Class.QUARANTINED: Rule("platform", "a release step had failed and the cards were isolated"),
+}
+
+ENDS: Mapping[Kind, Class] = {
+    Kind.CANCELLED: Class.RECOVERING,
+    Kind.RELEASED: Class.RECOVERING,
+    Kind.EXPIRED: Class.OVERDUE,
+    Kind.FAILED: Class.FAILED,
+    Kind.PREEMPTED: Class.PREEMPTED,
+    Kind.QUARANTINED: Class.QUARANTINED,
+}
+"""What ends the bill, and the class of the time from there until the cards are back."""
+
+_RANK = {kind: rank for rank, kind in enumerate(Kind)}
+
+
+class Moment(Value):
+    """One fact that bounds an interval; without an allocation it is about the whole order."""
+
+    at_us: int
+    kind: Kind
+    fact: str
+    """The id of the fact."""
+    allocation: str | None = None
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """The order of moments: by time, then by kind, then by id."""
+        return (self.at_us, _RANK[self.kind], self.fact)
+
+
+class Holding(Value):
+    """One allocation of the order: how many cards of each accelerator it holds."""
+
+    allocation: str
+    cards: tuple[tuple[str, int], ...]
+    """(accelerator, number), by accelerator."""
+    service_model: str
+    allocated: Moment
+
+    @property
+    def total(self) -> int:
+        """All its cards."""
+        return sum(number for _, number in self.cards)
+
+
+class OrderUsage(Value):
+    """All that is known about the time of an order. Sets, kept sorted: the same facts give the same bytes."""
+
+    order: str
+    tenant: str
+    project: str
+    holdings: tuple[Holding, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    recorded: tuple[str, ...] = ()
+    """The lines on the topic `usage`, by id."""
+    reversed: tuple[str, ...] = ()
+    """Those of them that were taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a holding in one class, with the facts that opened and closed it."""
+
+    counts_as: Class
+    span: Span
+    opened: Moment
+    closed: Moment | None
+
+
+class Anomaly(Value):
+    """Something in the facts that cannot be: counted as nothing, shown to whoever looks."""
+
+    code: Literal["clock_regression", "conflicting_facts", "end_missing"]
+    allocation: str
+    fact: str
+    by_us: int = 0
+    """How far the clock went back."""
+    detail: str
+
+
+def moments_of(usage: OrderUsage, holding: Holding, *kinds: Kind) -> list[Moment]:
+    """Return the moments of these kinds that are about the holding or the whole order, earliest first."""
+    return [m for m in usage.moments if m.kind in kinds and m.allocation in (None, holding.allocation)]
+
+
+def _first(usage: OrderUsage, holding: Holding, *kinds: Kind) -> Moment | None:
+    return next(iter(moments_of(usage, holding, *kinds)), None)
+
+
+def pieces(usage: OrderUsage, holding: Holding) -> list[Piece]:
+    """Cut the time of a holding into classes. The pieces touch, and together they are what it holds."""
+    ready, end = _first(usage, holding, Kind.READY), _first(usage, holding, *ENDS)
+    returned = _first(usage, holding, Kind.RETURNED)
+    marks = [(Class.PROVISIONING, holding.allocated)]
+    if ready and (end is None or ready.at_us < end.at_us):
+        marks.append((Class.BILLABLE, ready))
+    if end:
+        marks.append((ENDS[end.kind], end))
+    spans = chain([moment.at_us for _, moment in marks], returned.at_us if returned else None)
+    closers = [*(moment for _, moment in marks[1:]), returned]
+    cut = zip(marks, spans, closers, strict=True)
+    return [Piece(name, span, opened, closed) for (name, opened), span, closed in cut if not span.empty]
+
+
+def held(usage: OrderUsage, holding: Holding) -> Span:
+    """Return the whole time of a holding, open until the cards are back."""
+    returned = _first(usage, holding, Kind.RETURNED)
+    start = holding.allocated.at_us
+    return Span(start, None if returned is None else max(returned.at_us, start))
+
+
+def anomalies(usage: OrderUsage) -> list[Anomaly]:
+    """Return what is wrong with the facts of an order, in a fixed order."""
+    return [anomaly for holding in usage.holdings for anomaly in _anomalies(usage, holding)]
+
+
+def _anomalies(usage: OrderUsage, holding: Holding) -> Iterator[Anomaly]:
+    ready, returned = moments_of(usage, holding, Kind.READY), moments_of(usage, holding, Kind.RETURNED)
+    for earlier, later in (([holding.allocated], ready), ([holding.allocated], returned), (ready, returned)):
+        if earlier and later and (back := earlier[0].at_us - later[0].at_us) > 0:
+            detail = f"{later[0].kind} is dated before {earlier[0].kind}"
+            yield Anomaly(
+                code="clock_regression", allocation=holding.allocation, fact=later[0].fact, by_us=back, detail=detail
+            )
+    for same in (ready, returned):
+        for extra in same[1:]:
+            detail = f"said {extra.kind} more than once; the earliest counts"
+            yield Anomaly(code="conflicting_facts", allocation=holding.allocation, fact=extra.fact, detail=detail)
+    if ready and returned and not moments_of(usage, holding, *ENDS):
+        detail = "the cards are back but no fact ended the bill yet: billable is not recorded until one does"
+        yield Anomaly(code="end_missing", allocation=holding.allocation, fact=returned[0].fact, detail=detail)

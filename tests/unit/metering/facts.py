@@ -1,0 +1,147 @@
+"""Facts about one order for the tests of metering, and the service as a loop without a chassis."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from qm_events import Event, EventData, new_event
+from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested
+from qm_events.metering import UsageRecorded
+from qm_events.provisioner import (
+    EnvironmentFailed,
+    EnvironmentQuarantined,
+    EnvironmentReady,
+    EnvironmentReleaseStarted,
+)
+from qm_events.scheduler import AllocationAllocated, AllocationReturned
+from qm_events.specs import EndCause, OrderRequest, PlacedUnit, ServiceModel, Specification
+from qm_metering.domain import RecordUsage, decide, evolve, lines_of, outstanding
+from qm_metering.intervals import instant
+from qm_metering.policy import OrderUsage
+from qm_metering.projections import LEDGER, ORDERS, LedgerLine
+from qm_service.model import Context
+
+REQUEST = OrderRequest(
+    tenant="acme",
+    project="vision",
+    requester="ada",
+    specification=Specification(
+        name="h100-8",
+        version=1,
+        accelerators=("h100", "h200"),
+        cards_per_unit=8,
+        accelerator_memory_mib=81_920,
+        cpu_milli=64_000,
+        memory_mib=524_288,
+    ),
+    service_model=ServiceModel.VM,
+)
+
+
+def at(us: int) -> datetime:
+    return instant(us)
+
+
+def envelope(data: EventData, stream: str, version: int) -> Event[Any]:
+    return new_event(
+        stream, version, at(0), "/quartermaster/test", data, tenant="acme", project="vision", correlation="o-1"
+    )
+
+
+def allocated(us: int, allocation: str = "a-1", version: int = 1, cards: dict[str, int] | None = None) -> Event[Any]:
+    units = tuple(
+        PlacedUnit(node="n-1", accelerator=name, cards=tuple(f"{name}-{i}" for i in range(number)))
+        for name, number in (cards or {"h100": 8}).items()
+    )
+    data = AllocationAllocated(order="o-1", allocation=allocation, request=REQUEST, units=units, allocated_at=at(us))
+    return envelope(data, "allocation/o-1", version)
+
+
+def returned(us: int, allocation: str = "a-1", version: int = 2) -> Event[Any]:
+    data = AllocationReturned(order="o-1", allocation=allocation, pooled=(), quarantined=(), returned_at=at(us))
+    return envelope(data, "allocation/o-1", version)
+
+
+def ready(us: int, allocation: str = "a-1", version: int = 1) -> Event[Any]:
+    data = EnvironmentReady(order="o-1", allocation=allocation, endpoint={}, ready_at=at(us))
+    return envelope(data, "environment/o-1", version)
+
+
+def failed(us: int, allocation: str = "a-1", version: int = 2) -> Event[Any]:
+    data = EnvironmentFailed(order="o-1", allocation=allocation, step="boot", error="no", failed_at=at(us))
+    return envelope(data, "environment/o-1", version)
+
+
+def quarantined(us: int, allocation: str = "a-1", version: int = 3) -> Event[Any]:
+    data = EnvironmentQuarantined(
+        order="o-1", allocation=allocation, cards=("h100-0",), step="wipe", error="no", quarantined_at=at(us)
+    )
+    return envelope(data, "environment/o-1", version)
+
+
+def release_started(us: int, cause: EndCause, allocation: str = "a-1", version: int = 4) -> Event[Any]:
+    data = EnvironmentReleaseStarted(order="o-1", allocation=allocation, cause=cause, started_at=at(us))
+    return envelope(data, "environment/o-1", version)
+
+
+def preempted(us: int, allocation: str = "a-1", version: int = 4) -> Event[Any]:
+    return release_started(us, EndCause.PREEMPTED, allocation, version)
+
+
+def cancelled(us: int) -> Event[Any]:
+    return envelope(OrderCancelRequested(order="o-1", requested_at=at(us)), "order/o-1", 2)
+
+
+def released(us: int) -> Event[Any]:
+    return envelope(OrderReleaseRequested(order="o-1", requested_at=at(us)), "order/o-1", 3)
+
+
+def expired(us: int) -> Event[Any]:
+    return envelope(OrderExpired(order="o-1", expired_at=at(us)), "order/o-1", 4)
+
+
+class Nothing:
+    """No documents."""
+
+    def get(self, projection: str, key: str) -> Any | None:
+        return None
+
+    def resident(self, projection: str) -> dict[str, Any]:
+        return {}
+
+
+CTX = Context(now=at(0), docs=Nothing())
+
+
+class Metering:
+    """The service with nothing around it: folds a fact, then records until the topic says what the facts call for."""
+
+    def __init__(self) -> None:
+        self.usage: OrderUsage | None = None
+        self.ledger: dict[str, LedgerLine] = {}
+        self.streams: dict[str, dict[str, UsageRecorded]] = {}
+        self.topic: list[Event[Any]] = []
+
+    def feed(self, events: Iterable[Event[Any]]) -> "Metering":
+        for event in events:
+            self.usage = ORDERS.folds[type(event.data)].apply(self.usage, event)
+            self.record()
+        return self
+
+    def record(self) -> None:
+        while self.usage is not None and outstanding(self.usage):
+            for holding in self.usage.holdings:
+                state = self.streams.get(holding.allocation, {})
+                for data in decide(state, RecordUsage(lines_of(self.usage, holding)), CTX):
+                    self.write(holding.allocation, data)
+
+    def write(self, allocation: str, data: EventData) -> None:
+        version = sum(event.key == allocation for event in self.topic) + 1
+        event = envelope(data, f"usage/{allocation}", version)
+        self.topic.append(event)
+        self.streams[allocation] = dict(evolve(self.streams.get(allocation, {}), data))
+        self.usage = ORDERS.folds[type(data)].apply(self.usage, event)
+        row = LEDGER.folds[type(data)].apply(None, event)
+        assert row is not None
+        assert row.record not in self.ledger
+        self.ledger[row.record] = row
