@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from qm_events.ids import derived_id
@@ -29,6 +30,9 @@ class RecordUsage:
     lines: tuple[UsageRecorded, ...]
 
 
+# Each fact of an order asks anew for the ids of the same lines.
+_line_id = lru_cache(maxsize=16_384)(derived_id)
+
 Lines = Mapping[str, UsageRecorded]
 """State of a stream `usage/<allocation>`: the lines that count, by id."""
 
@@ -47,8 +51,8 @@ def metered(usage: OrderUsage, holding: Holding) -> Iterator[Metered]:
 def line_ids(usage: OrderUsage, holding: Holding, meter: Metered) -> list[str]:
     """Return the ids of the lines of a closed stretch, one an accelerator: they follow from what the lines say."""
     span = meter.span
-    base = ("usage", usage.order, holding.allocation, meter.meter, str(span.start_us), str(span.end_us))
-    return [derived_id(*base, accelerator, cards) for accelerator, cards in holding.cards]
+    base = ("usage", usage.order, holding.allocation, meter.meter, span.start_us, span.end_us or 0)
+    return [_line_id(*base, accelerator, cards) for accelerator, cards in holding.cards]
 
 
 def lines_of(usage: OrderUsage, holding: Holding) -> tuple[UsageRecorded, ...]:
@@ -96,14 +100,26 @@ def unrecorded(usage: OrderUsage) -> Iterator[tuple[Holding, Metered]]:
 
 def outstanding(usage: OrderUsage) -> bool:
     """Whether the topic does not say yet what the facts of the order call for."""
-    wanted = {
-        record
-        for holding in usage.holdings
-        for meter in metered(usage, holding)
-        if meter.final
-        for record in line_ids(usage, holding, meter)
-    }
-    return wanted != counting(usage)
+    return _wanted(usage)[0] != counting(usage)
+
+
+def live(usage: OrderUsage) -> bool:
+    """Whether something of the order is not on the topic yet: it runs, or a line is on its way."""
+    wanted, runs = _wanted(usage)
+    return runs or wanted != counting(usage)
+
+
+def _wanted(usage: OrderUsage) -> tuple[set[str], bool]:
+    """Return the ids of the lines that the facts call for, and whether anything runs."""
+    wanted: set[str] = set()
+    runs = False
+    for holding in usage.holdings:
+        for meter in metered(usage, holding):
+            if meter.final:
+                wanted.update(line_ids(usage, holding, meter))
+            else:
+                runs = True
+    return wanted, runs
 
 
 def decide(state: Lines, command: RecordUsage, _: Context) -> list[UsageLine]:

@@ -16,7 +16,7 @@ from qm_events.provisioner import (
 )
 from qm_events.scheduler import AllocationAllocated, AllocationReturned
 from qm_events.specs import EndCause, Value
-from qm_metering.domain import outstanding, unrecorded
+from qm_metering.domain import live
 from qm_metering.intervals import micros
 from qm_metering.policy import Holding, Kind, Moment, OrderUsage, anomalies
 from qm_service.model import Column, Fold, Projection
@@ -132,11 +132,6 @@ def _row(sign: int) -> Fold[LedgerLine]:
         )
 
     return Fold(apply, keys=lambda event: (event.data.record,))
-
-
-def live(usage: OrderUsage) -> bool:
-    """Whether something of the order is not on the topic yet: it runs, or a line is on its way."""
-    return outstanding(usage) or any(True for _ in unrecorded(usage))
 
 
 _PREEMPTED = _moment(Kind.PREEMPTED, "started_at", of_allocation=True)
