@@ -1,0 +1,44 @@
+"""Settings of a service process: variables `QM_<NAME>`, or files that `QM_<NAME>_FILE` name, as secrets come."""
+
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "QM_"
+
+
+class Settings(BaseSettings):
+    """What all services share; a service subclasses it for its own."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+
+    database_url: str = "sqlite+aiosqlite:///quartermaster.sqlite"
+    """SQLAlchemy URL, `sqlite+aiosqlite:///…` or `postgresql+asyncpg://…`; one database a service."""
+    log_url: str = "kafka://127.0.0.1:9092"
+    """Where the topics are: `kafka://host:port,…`, `sqlite:///path` or `memory://`."""
+    clock: str = "wall"
+    """As `qm_service.clock.clock_from` takes it."""
+    issuer: str = "http://127.0.0.1:8080"
+    """The OIDC issuer whose tokens are accepted, exactly as in their `iss`."""
+    audience: str = "quartermaster"
+    jwks_url: str | None = None
+    """Where the issuer's keys are; None = look it up by OIDC discovery."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65_535)
+    lease_seconds: float = Field(default=10.0, gt=0)
+    """How long the writer may be silent before a stand-by takes over."""
+    trace_file: Path | None = None
+    """Where spans are appended as JSON lines; None = ids are handed on, spans are not made."""
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def load(settings: type[S]) -> S:
+    """Return the settings of this process. Raises pydantic.ValidationError, or OSError for a missing secret file."""
+    files = {name: os.environ.get(f"{PREFIX}{name.upper()}_FILE") for name in settings.model_fields}
+    secrets: dict[str, Any] = {name: Path(file).read_text().strip() for name, file in files.items() if file}
+    return settings(**secrets)
