@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from qm_events import Event, EventData, new_event
-from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested
+from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested, OrderSubmitted
 from qm_events.metering import UsageRecorded
 from qm_events.provisioner import (
     EnvironmentFailed,
@@ -86,6 +86,10 @@ def release_started(us: int, cause: EndCause, allocation: str = "a-1", version: 
 
 def preempted(us: int, allocation: str = "a-1", version: int = 4) -> Event[Any]:
     return release_started(us, EndCause.PREEMPTED, allocation, version)
+
+
+def submitted() -> Event[Any]:
+    return envelope(OrderSubmitted(order="o-1", request=REQUEST, digest="d", submitted_at=at(0)), "order/o-1", 1)
 
 
 def cancelled(us: int) -> Event[Any]:

@@ -155,8 +155,7 @@ ORDERS: Projection[OrderUsage] = Projection(
         UsageCorrected: Fold(_reversed, keys=_order),
     },
     columns={
-        "tenant": Column(str, lambda usage: usage.tenant),
-        "project": Column(str, lambda usage: usage.project),
+        "scope": Column(str, lambda usage: f"{usage.tenant}/{usage.project}"),
         "live": Column(bool, live),
         "anomalies": Column(int, lambda usage: len(anomalies(usage))),
     },
@@ -169,10 +168,11 @@ LEDGER: Projection[LedgerLine] = Projection(
     model=LedgerLine,
     folds={UsageRecorded: _row(1), UsageCorrected: _row(-1)},
     columns={
+        "scope": Column(str, lambda line: f"{line.tenant}/{line.project}"),
         "meter": Column(str, lambda line: line.meter),
         "tenant": Column(str, lambda line: line.tenant),
         "project": Column(str, lambda line: line.project),
-        "order_id": Column(str, lambda line: line.order),
+        "order": Column(str, lambda line: line.order),
         "accelerator": Column(str, lambda line: line.accelerator),
         "service_model": Column(str, lambda line: line.service_model),
         "cards": Column(int, lambda line: line.cards),

@@ -1,0 +1,216 @@
+"""What people ask of metering: sums by group, and the time of one order with the reason for each stretch."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from qm_service.runtime import Runtime
+
+from qm_events.envelope import UtcTime
+from qm_events.units import card_hours, card_hours_ratio
+from qm_metering import queries
+from qm_metering.domain import Meter, metered
+from qm_metering.intervals import Span, clipped_us, instant, micros
+from qm_metering.policy import POLICY, Anomaly, Class, Holding, Moment, OrderUsage, Piece, anomalies, pieces
+from qm_metering.problems import WindowReversed
+from qm_metering.projections import ORDERS
+from qm_service.caller import Access, Page
+from qm_service.clock import Clock
+from qm_service.database import Database
+from qm_service.problem import NotFound, ValidationFailed, problems
+
+
+class Quantity(BaseModel):
+    """Card-hours, three ways: whole card-microseconds, a decimal with 9 places, the exact ratio."""
+
+    card_us: int
+    card_hours: str
+    card_hours_ratio: str
+
+
+class UsageRow(BaseModel):
+    """The usage of one group; what was not grouped by is null."""
+
+    tenant: str | None
+    project: str | None
+    accelerator: str | None
+    service_model: str | None
+    order: str | None
+    held: Quantity
+    billable: Quantity
+
+
+class Totals(BaseModel):
+    """All groups together, those of other pages included."""
+
+    held: Quantity
+    billable: Quantity
+
+
+class UsageReport(BaseModel):
+    """Usage inside a window; what still runs counts up to `to` or, if that is earlier, `as_of`."""
+
+    group_by: list[str]
+    from_at: datetime | None = Field(serialization_alias="from")
+    to_at: datetime = Field(serialization_alias="to")
+    as_of: datetime
+    items: list[UsageRow]
+    totals: Totals
+    next: str | None
+
+
+class Boundary(BaseModel):
+    """The fact that begins or ends a stretch."""
+
+    at: datetime
+    said: str
+    fact: str
+    """Its id, to be found on the topics."""
+
+
+class CardCount(BaseModel):
+    """How many cards of one type."""
+
+    accelerator: str
+    cards: int
+
+
+class Stretch(BaseModel):
+    """A stretch of time in one class, on all cards of an allocation."""
+
+    allocation: str
+    cards: list[CardCount]
+    counts_as: Class
+    billable: bool
+    payer: str
+    why: str
+    began: Boundary
+    ended: Boundary | None
+    """None: it still runs."""
+    from_at: datetime
+    to_at: datetime | None
+    held: Quantity
+
+
+class OrderUsageReport(BaseModel):
+    """All time that an order held cards: the stretches touch, and add up to `held`."""
+
+    order: str
+    tenant: str
+    project: str
+    as_of: datetime
+    held: Quantity
+    billable: Quantity
+    stretches: list[Stretch]
+    anomalies: list[Anomaly]
+
+
+def routes(runtime: Runtime, database: Database, clock: Clock) -> APIRouter:
+    """Return the routes of metering."""
+    router = APIRouter()
+
+    @router.get("/usage", responses=problems(WindowReversed))
+    async def usage(
+        access: Access,
+        page: Page,
+        group_by: Annotated[
+            str, Query(description=f"Any of {', '.join(queries.GROUPS)}, separated by commas", max_length=100)
+        ] = "",
+        from_at: Annotated[UtcTime | None, Query(alias="from")] = None,
+        to_at: Annotated[UtcTime | None, Query(alias="to")] = None,
+    ) -> UsageReport:
+        """Held and billable card-hours in a window, by group, of the projects in which the caller has a role."""
+        now, groups = clock.now(), _groups(group_by)
+        window = _window(from_at, to_at, now)
+        async with database.read() as tx:
+            sums = await queries.usage(tx, groups, window, micros(now), access.scopes())
+        keys = sorted({key for key, _ in sums if page.after is None or key > page.after})[: page.fetch]
+        shown, following = page.cut(keys, lambda key: key)
+        return UsageReport(
+            group_by=groups,
+            from_at=from_at,
+            to_at=to_at or now,
+            as_of=now,
+            items=[_row(groups, key, sums) for key in shown],
+            totals=Totals(held=_total(sums, "held"), billable=_total(sums, "billable")),
+            next=following,
+        )
+
+    @router.get("/usage/orders/{order}", responses=problems())
+    async def usage_of_order(access: Access, order: str) -> OrderUsageReport:
+        """The stretches of time in which the order held cards, and why each is billable or not."""
+        found: OrderUsage | None = await runtime.docs.get(ORDERS.name, order)
+        if found is None:
+            raise NotFound("There is no such thing, or you have no role in its project.")
+        access.check(found.tenant, found.project)
+        return _order_report(found, clock.now())
+
+    return router
+
+
+def _groups(text: str) -> list[str]:
+    groups = [name.strip() for name in text.split(",") if name.strip()]
+    if len(set(groups)) < len(groups) or not set(groups) <= set(queries.GROUPS):
+        raise ValidationFailed(f"group_by takes each of {', '.join(queries.GROUPS)} at most once.", field="group_by")
+    return groups
+
+
+def _window(from_at: datetime | None, to_at: datetime | None, now: datetime) -> Span:
+    window = Span(micros(from_at) if from_at else 0, micros(to_at or now))
+    if from_at and window.empty and from_at != (to_at or now):
+        raise WindowReversed(f"The window begins at {from_at.isoformat()}, after its end.", field="from")
+    return window
+
+
+def _quantity(card_us: int) -> Quantity:
+    return Quantity(card_us=card_us, card_hours=card_hours(card_us), card_hours_ratio=card_hours_ratio(card_us))
+
+
+def _row(groups: list[str], key: tuple[str, ...], sums: queries.Sums) -> UsageRow:
+    named: dict[str, str | None] = {**dict.fromkeys(queries.GROUPS), **dict(zip(groups, key, strict=True))}
+    return UsageRow(**named, held=_quantity(sums[key, "held"]), billable=_quantity(sums[key, "billable"]))
+
+
+def _total(sums: queries.Sums, meter: Meter) -> Quantity:
+    return _quantity(sum(card_us for (_, of), card_us in sums.items() if of == meter))
+
+
+def _order_report(usage: OrderUsage, now: datetime) -> OrderUsageReport:
+    now_us = micros(now)
+    ever = Span(0, None)
+    meters = {"held": 0, "billable": 0}
+    for holding in usage.holdings:
+        for meter in metered(usage, holding):
+            meters[meter.meter] += holding.total * clipped_us(meter.span, ever, now_us)
+    return OrderUsageReport(
+        order=usage.order,
+        tenant=usage.tenant,
+        project=usage.project,
+        as_of=now,
+        held=_quantity(meters["held"]),
+        billable=_quantity(meters["billable"]),
+        stretches=[_stretch(holding, piece, now_us) for holding in usage.holdings for piece in pieces(usage, holding)],
+        anomalies=anomalies(usage),
+    )
+
+
+def _stretch(holding: Holding, piece: Piece, now_us: int) -> Stretch:
+    rule, end_us = POLICY[piece.counts_as], piece.span.end_us
+    return Stretch(
+        allocation=holding.allocation,
+        cards=[CardCount(accelerator=name, cards=number) for name, number in holding.cards],
+        counts_as=piece.counts_as,
+        billable=rule.billable,
+        payer=rule.payer,
+        why=rule.why,
+        began=_boundary(piece.opened),
+        ended=_boundary(piece.closed) if piece.closed else None,
+        from_at=instant(piece.span.start_us),
+        to_at=None if end_us is None else instant(end_us),
+        held=_quantity(holding.total * clipped_us(piece.span, Span(0, None), now_us)),
+    )
+
+
+def _boundary(moment: Moment) -> Boundary:
+    return Boundary(at=instant(moment.at_us), said=moment.kind, fact=moment.fact)
