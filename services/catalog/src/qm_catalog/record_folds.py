@@ -30,16 +30,17 @@ from qm_events import Event, EventData, admission, catalog, metering, provisione
 from qm_events.specs import EndCause
 from qm_service.model import Fold, key_of_stream
 
-Change = Callable[[Any, Any, datetime], Any]
-"""(section, data of the fact, time of its envelope) -> section. The time serves facts without an instant."""
+Changes = dict[str, Any]
+"""Fields of a section and their new values."""
+Change = Callable[[Any, Any, datetime], Changes]
+"""(section, data of the fact, time of its envelope) -> changes. The time serves facts without an instant."""
 
 
 # ---- orders
 
 
 def _end(cause: EndCause, instant: str) -> Change:
-    return lambda s, d, _: replace(
-        s,
+    return lambda _s, d, _: dict(
         ended_at=getattr(d, instant),
         ended_by=cause,
         end_reason=getattr(d, "reason", ""),
@@ -48,8 +49,8 @@ def _end(cause: EndCause, instant: str) -> Change:
 
 
 ASKED: Mapping[type[EventData], Change] = {
-    catalog.OrderSubmitted: lambda s, d, _: replace(s, request=d.request, digest=d.digest, submitted_at=d.submitted_at),
-    catalog.OrderExtensionRequested: lambda s, d, _: replace(s, extended_to=d.expires_at),
+    catalog.OrderSubmitted: lambda _s, d, _: dict(request=d.request, digest=d.digest, submitted_at=d.submitted_at),
+    catalog.OrderExtensionRequested: lambda _s, d, _: dict(extended_to=d.expires_at),
     catalog.OrderCancelRequested: _end(EndCause.CANCELLED, "requested_at"),
     catalog.OrderReleaseRequested: _end(EndCause.RELEASED, "requested_at"),
     catalog.OrderExpired: _end(EndCause.EXPIRED, "expired_at"),
@@ -58,13 +59,13 @@ ASKED: Mapping[type[EventData], Change] = {
 # ---- admissions
 
 
-def _approval_requested(s: Vetted, d: admission.ApprovalRequested, _: datetime) -> Vetted:
+def _approval_requested(s: Vetted, d: admission.ApprovalRequested, _: datetime) -> Changes:
     asked = Approval(d.approval, d.policy, d.level, d.approvers, d.requested_at, d.lapses_at)
-    return replace(s, gate="approval", approvals=(*s.approvals, asked))
+    return dict(gate="approval", approvals=(*s.approvals, asked))
 
 
 def _decided(status: Literal["granted", "denied", "lapsed"]) -> Change:
-    def change(s: Vetted, d: Any, _: datetime) -> Vetted:
+    def change(s: Vetted, d: Any, _: datetime) -> Changes:
         verdict = {
             "status": status,
             "approver": getattr(d, "approver", None),
@@ -75,7 +76,7 @@ def _decided(status: Literal["granted", "denied", "lapsed"]) -> Change:
             replace(a, **verdict) if (a.approval, a.level) == (d.approval, d.level) else a for a in s.approvals
         )
         waits = any(a.status == "pending" for a in approvals)
-        return replace(s, approvals=approvals, gate="approval" if waits else None)
+        return dict(approvals=approvals, gate="approval" if waits else None)
 
     return change
 
@@ -85,64 +86,62 @@ VETTED: Mapping[type[EventData], Change] = {
     admission.ApprovalGranted: _decided("granted"),
     admission.ApprovalDenied: _decided("denied"),
     admission.ApprovalLapsed: _decided("lapsed"),
-    admission.OrderHeld: lambda s, d, _: replace(
-        s, gate="quota", violations=d.violations, remedy=d.remedy, held_at=d.held_at
+    admission.OrderHeld: lambda _s, d, _: dict(
+        gate="quota", violations=d.violations, remedy=d.remedy, held_at=d.held_at
     ),
-    admission.QuotaClaimed: lambda s, _, at: replace(s, gate=None, claimed_at=at),
-    admission.OrderAdmitted: lambda s, _, at: replace(s, gate=None, admitted_at=at),
-    admission.QuotaCommitted: lambda s, _, at: replace(s, committed_at=at),
-    admission.QuotaRefunded: lambda s, _, at: replace(s, refunded_at=s.refunded_at or at),
-    admission.OrderRejected: lambda s, d, _: replace(
-        s, gate=None, violations=d.violations, remedy=d.remedy, rejected_at=d.rejected_at, reject_code=d.code
+    admission.QuotaClaimed: lambda _s, _d, at: dict(gate=None, claimed_at=at),
+    admission.OrderAdmitted: lambda _s, _d, at: dict(gate=None, admitted_at=at),
+    admission.QuotaCommitted: lambda _s, _d, at: dict(committed_at=at),
+    admission.QuotaRefunded: lambda _s, _d, at: dict(refunded_at=at),
+    admission.OrderRejected: lambda _s, d, _: dict(
+        gate=None, violations=d.violations, remedy=d.remedy, rejected_at=d.rejected_at, reject_code=d.code
     ),
-    admission.OrderWithdrawn: lambda s, d, _: replace(
-        s, gate=None, withdrawn_at=d.withdrawn_at, withdrawn_by=EndCause(d.cause)
+    admission.OrderWithdrawn: lambda _s, d, _: dict(
+        gate=None, withdrawn_at=d.withdrawn_at, withdrawn_by=EndCause(d.cause)
     ),
 }
 
 # ---- allocations
 
 
-def _noted(s: Placed, code: str, at: datetime, figures: dict[str, Any] | None = None) -> dict[str, Any]:
+def _noted(s: Placed, code: str, at: datetime, figures: dict[str, Any] | None = None) -> Changes:
     history = (*s.history, QueueNote(code, at, figures or {}))
     over = max(0, len(history) - HISTORY_LIMIT)
     return {"history": history[over:], "history_dropped": s.history_dropped + over}
 
 
-def _waiting(s: Placed, d: scheduler.AllocationWaiting, _: datetime) -> Placed:
+def _waiting(s: Placed, d: scheduler.AllocationWaiting, _: datetime) -> Changes:
     first = d.reasons[0]
-    return replace(s, reasons=d.reasons, waiting_since=d.since, **_noted(s, first.code.value, d.since, first.figures))
+    return dict(reasons=d.reasons, waiting_since=d.since, **_noted(s, first.code.value, d.since, first.figures))
 
 
 PLACED: Mapping[type[EventData], Change] = {
-    scheduler.AllocationQueued: lambda s, d, _: replace(s, queued_at=d.queued_at, **_noted(s, "Queued", d.queued_at)),
+    scheduler.AllocationQueued: lambda s, d, _: dict(queued_at=d.queued_at, **_noted(s, "Queued", d.queued_at)),
     scheduler.AllocationWaiting: _waiting,
-    scheduler.AllocationAllocated: lambda s, d, _: replace(
-        s,
+    scheduler.AllocationAllocated: lambda s, d, _: dict(
         allocation=d.allocation,
         units=d.units,
         allocated_at=d.allocated_at,
         reasons=(),
         **_noted(s, "Allocated", d.allocated_at),
     ),
-    scheduler.AllocationWithdrawn: lambda s, d, _: replace(
-        s,
+    scheduler.AllocationWithdrawn: lambda s, d, _: dict(
         withdrawn_at=d.withdrawn_at,
         withdrawn_by=EndCause(d.cause),
         reasons=(),
         **_noted(s, "Withdrawn", d.withdrawn_at),
     ),
-    scheduler.AllocationReturned: lambda s, d, _: replace(
-        s, returned_at=d.returned_at, pooled=d.pooled, quarantined=d.quarantined
+    scheduler.AllocationReturned: lambda _s, d, _: dict(
+        returned_at=d.returned_at, pooled=d.pooled, quarantined=d.quarantined
     ),
 }
 
 # ---- environments
 
 
-def _step(s: Built, new: Step) -> Built:
+def _step(s: Built, new: Step) -> Changes:
     kept = tuple(old for old in s.steps if (old.step, old.direction) != (new.step, new.direction))
-    return replace(s, steps=(*kept, new))
+    return dict(steps=(*kept, new))
 
 
 def _find(s: Built, d: Any, at: datetime) -> Step:
@@ -152,91 +151,95 @@ def _find(s: Built, d: Any, at: datetime) -> Step:
     return Step(d.step, d.direction, "running", d.attempt, at)
 
 
-def _step_intended(s: Built, d: provisioner.EnvironmentStepIntended, _: datetime) -> Built:
+def _step_intended(s: Built, d: provisioner.EnvironmentStepIntended, _: datetime) -> Changes:
     began = _find(s, d, d.intended_at).started_at
     return _step(s, Step(d.step, d.direction, "running", d.attempt, began, external_name=d.external_name))
 
 
-def _step_done(s: Built, d: provisioner.EnvironmentStepDone, _: datetime) -> Built:
+def _step_done(s: Built, d: provisioner.EnvironmentStepDone, _: datetime) -> Changes:
     old = _find(s, d, d.done_at)
     return _step(s, replace(old, status="done", attempts=d.attempt, ended_at=d.done_at, error=""))
 
 
-def _step_failed(s: Built, d: provisioner.EnvironmentStepFailed, _: datetime) -> Built:
+def _step_failed(s: Built, d: provisioner.EnvironmentStepFailed, _: datetime) -> Changes:
     status: Literal["failed", "retrying"] = "failed" if d.final else "retrying"
     old = _find(s, d, d.failed_at)
     return _step(s, replace(old, status=status, attempts=d.attempt, ended_at=d.failed_at, error=d.error))
 
 
 BUILT: Mapping[type[EventData], Change] = {
-    provisioner.EnvironmentStarted: lambda s, d, _: replace(s, planned=d.steps, started_at=d.started_at),
+    provisioner.EnvironmentStarted: lambda _s, d, _: dict(planned=d.steps, started_at=d.started_at),
     provisioner.EnvironmentStepIntended: _step_intended,
     provisioner.EnvironmentStepDone: _step_done,
     provisioner.EnvironmentStepFailed: _step_failed,
-    provisioner.EnvironmentVerified: lambda s, d, _: replace(s, probes=d.probes, verified_at=d.verified_at),
-    provisioner.EnvironmentReady: lambda s, d, _: replace(s, endpoint=d.endpoint, ready_at=d.ready_at),
-    provisioner.EnvironmentFailed: lambda s, d, _: replace(s, failed_at=d.failed_at, failed_step=d.step, error=d.error),
+    provisioner.EnvironmentVerified: lambda _s, d, _: dict(probes=d.probes, verified_at=d.verified_at),
+    provisioner.EnvironmentReady: lambda _s, d, _: dict(endpoint=d.endpoint, ready_at=d.ready_at),
+    provisioner.EnvironmentFailed: lambda _s, d, _: dict(failed_at=d.failed_at, failed_step=d.step, error=d.error),
     # What the end was is told by the topic `orders` and by the release; the note is the provisioner's own memory.
-    provisioner.EnvironmentEndNoted: lambda s, _d, _at: s,
-    provisioner.EnvironmentReleaseStarted: lambda s, d, _: replace(
-        s, release_started_at=d.started_at, release_cause=d.cause
+    provisioner.EnvironmentEndNoted: lambda _s, _d, _at: {},
+    provisioner.EnvironmentReleaseStarted: lambda _s, d, _: dict(
+        release_started_at=d.started_at, release_cause=d.cause
     ),
-    provisioner.EnvironmentRevoked: lambda s, d, _: replace(s, revoked_at=d.revoked_at, endpoint=None),
-    provisioner.EnvironmentWiped: lambda s, d, _: replace(s, wiped_at=d.wiped_at),
-    provisioner.EnvironmentValidated: lambda s, d, _: replace(s, validated_at=d.validated_at, suspect=d.suspect),
-    provisioner.EnvironmentQuarantined: lambda s, d, _: replace(
-        s, quarantined_at=d.quarantined_at, quarantine_step=d.step, quarantine_error=d.error
+    provisioner.EnvironmentRevoked: lambda _s, d, _: dict(revoked_at=d.revoked_at, endpoint=None),
+    provisioner.EnvironmentWiped: lambda _s, d, _: dict(wiped_at=d.wiped_at),
+    provisioner.EnvironmentValidated: lambda _s, d, _: dict(validated_at=d.validated_at, suspect=d.suspect),
+    provisioner.EnvironmentQuarantined: lambda _s, d, _: dict(
+        quarantined_at=d.quarantined_at, quarantine_step=d.step, quarantine_error=d.error
     ),
-    provisioner.EnvironmentReleased: lambda s, d, _: replace(
-        s, receipt=Receipt(d.cause, d.outcome, d.lines, d.digest, d.released_at)
+    provisioner.EnvironmentReleased: lambda _s, d, _: dict(
+        receipt=Receipt(d.cause, d.outcome, d.lines, d.digest, d.released_at)
     ),
 }
 
 # ---- usage
 
 
-def _usage(s: Metered, d: metering.UsageRecorded, _: datetime) -> Metered:
+def _usage(s: Metered, d: metering.UsageRecorded, _: datetime) -> Changes:
     old: tuple[Interval, ...] = getattr(s, d.meter)
     if any(known.record == d.record for known in old):
-        return s
-    changes: dict[str, Any] = {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us))}
-    return replace(s, **changes)
+        return {}
+    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us))}
 
 
 METERED: Mapping[type[EventData], Change] = {metering.UsageRecorded: _usage}
 
 # ---- the whole
 
+
+def _never(_: object) -> bool:
+    return False
+
+
 _OVER: Mapping[type[Section], Callable[[Any], bool]] = {
     Asked: lambda s: s.ended_at is not None,
     Vetted: lambda s: s.rejected_at is not None or s.withdrawn_at is not None or s.refunded_at is not None,
     Placed: lambda s: s.withdrawn_at is not None or s.returned_at is not None,
     Built: lambda s: s.receipt is not None,
-    Metered: lambda _: False,
+    Metered: _never,
 }
-AFTERWARDS = frozenset({admission.QuotaRefunded})
-"""Facts that may follow the end of their stream."""
+AFTERWARDS: Mapping[type[EventData], Callable[[Any], bool]] = {
+    admission.QuotaRefunded: lambda s: s.claimed_at is not None and s.refunded_at is None,
+}
+"""Facts that may follow the end of their stream, and when."""
 
 
-def _fold(
-    name: str, section: type[Section], change: Change, late: bool
-) -> Callable[[Record | None, Event[Any]], Record]:
-    over = _OVER[section]
+def _fold(name: str, section: type[Section], change: Change, fact: type[EventData]) -> Fold[Record]:
+    over, lawful = _OVER[section], AFTERWARDS.get(fact, _never)
 
     def apply(record: Record | None, event: Event[Any]) -> Record:
         record = record or Record(event.data.order)
         old: Section = getattr(record, name)
         if event.version <= old.version:
             return record
-        if over(old) and not late:
-            anomaly = Anomaly(event.type, event.version, event.time)
-            new = replace(old, anomalies=(*old.anomalies, anomaly)[:ANOMALY_LIMIT])
+        if over(old) and not lawful(old):
+            late = Anomaly(event.type, event.version, event.time)
+            changes: Changes = {"anomalies": (*old.anomalies, late)[:ANOMALY_LIMIT]}
         else:
-            new = change(old, event.data, event.time)
-        changes: dict[str, Any] = {name: replace(new, version=event.version)}
-        return replace(record, **changes)
+            changes = change(old, event.data, event.time)
+        changed: Changes = {name: replace(old, version=event.version, **changes)}
+        return replace(record, **changed)
 
-    return apply
+    return Fold(apply, _of_order if name == "metered" else key_of_stream)
 
 
 def _of_order(event: Event[Any]) -> tuple[str]:
@@ -252,7 +255,7 @@ SECTIONS: Mapping[str, tuple[type[Section], Mapping[type[EventData], Change]]] =
 }
 
 RECORD_FOLDS: Mapping[type[EventData], Fold[Record]] = {
-    fact: Fold(_fold(name, section, change, fact in AFTERWARDS), _of_order if name == "metered" else key_of_stream)
+    fact: _fold(name, section, change, fact)
     for name, (section, table) in SECTIONS.items()
     for fact, change in table.items()
 }
