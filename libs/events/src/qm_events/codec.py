@@ -49,11 +49,15 @@ def _check_chain(start: str) -> None:
 def check_upcasters() -> None:
     """Raise ValueError where a chain ends at a type that is not current."""
     for old in _UPCASTERS:
-        wire = old
-        while wire in _UPCASTERS:
-            wire = _UPCASTERS[wire][0]
-        if fact(wire) is None:
-            raise ValueError(f"the upcasters of {old} end at {wire}, which is no fact")
+        if fact(current(old)) is None:
+            raise ValueError(f"the upcasters of {old} end at {current(old)}, which is no fact")
+
+
+def current(wire: str) -> str:
+    """Return the wire type that facts of type `wire` are read as: itself, or where its upcasters lead."""
+    while wire in _UPCASTERS:
+        wire = _UPCASTERS[wire][0]
+    return wire
 
 
 @cache

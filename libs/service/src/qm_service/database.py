@@ -1,0 +1,96 @@
+"""The database of one service: SQLite or PostgreSQL behind SQLAlchemy Core."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import Connection, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+
+_BUSY_MILLISECONDS = 5_000
+_DOWN = (OperationalError, InterfaceError, InternalError, PoolTimeout, OSError, TimeoutError)
+"""What says that the database, not the statement, is at fault."""
+
+
+class DatabaseUnavailable(Exception):
+    """The database cannot be reached, or it failed; whether the transaction was committed is not known."""
+
+
+class Database:
+    """The engine of `sqlite+aiosqlite:///path` (`:memory:` for none) or `postgresql+asyncpg://…`.
+
+    `durable=False` lets SQLite skip the sync to disk: for databases that may be lost with the machine, as in tests.
+    """
+
+    def __init__(self, url: str, *, durable: bool = True) -> None:
+        parsed = make_url(url)
+        self.sqlite = parsed.get_backend_name() == "sqlite"
+        options: dict[str, Any] = {"pool_pre_ping": not self.sqlite, "pool_timeout": 5.0}
+        if not self.sqlite:
+            options["connect_args"] = {"timeout": 5.0, "command_timeout": 60.0}
+        elif parsed.database in (None, "", ":memory:"):
+            # One connection is the whole database: whoever holds it, others wait.
+            options |= {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
+        self.engine: AsyncEngine = create_async_engine(url, **options)
+        if self.sqlite:
+            _prepare_sqlite(self.engine, "FULL" if durable else "OFF")
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that may write; commit at the end, roll back on any exception. Raises DatabaseUnavailable."""
+        async with self._begin(writes=True) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that only reads. Raises DatabaseUnavailable."""
+        async with self._begin(writes=False) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that only reads, and sees one and the same moment throughout. Raises DatabaseUnavailable."""
+        async with self._begin(writes=False, isolation_level="REPEATABLE READ") as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _begin(self, *, writes: bool, **options: Any) -> AsyncIterator[AsyncConnection]:
+        # Every transaction of SQLite sees one moment.
+        options = {"qm_writes": writes} if self.sqlite else options
+        try:
+            async with self.engine.connect() as connection:
+                if options:
+                    await connection.execution_options(**options)
+                async with connection.begin():
+                    yield connection
+        except _DOWN as error:
+            raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.engine.dispose()
+
+
+def _prepare_sqlite(engine: AsyncEngine, synchronous: str) -> None:
+    @event.listens_for(engine.sync_engine, "connect")
+    def connect(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in (
+            f"busy_timeout={_BUSY_MILLISECONDS}",
+            "journal_mode=WAL",
+            f"synchronous={synchronous}",
+            "cache_size=-32000",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A deferred transaction that reads first and writes later fails at once, whatever the busy timeout says.
+        writes = connection.get_execution_options().get("qm_writes", True)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,199 @@
+"""What the writer keeps in memory: states of streams, documents, the index. Authoritative between two transactions,
+because there is one fenced writer; dropped whole and loaded again after any failure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from qm_service.log import Position
+from qm_service.model import Index
+from qm_service.plan import Plan
+from qm_service.schema import Schema
+from qm_service.store import SqlEventStore, chunks
+
+BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+Key = tuple[str, str]
+"""(projection, key)"""
+
+
+@dataclass(slots=True)
+class Stream:
+    """An own stream as of its last fact."""
+
+    version: int
+    state: Any
+    time: datetime = BEGINNING
+
+
+class Documents:
+    """The documents of one projection: the resident ones, and a bounded cache of others, absent ones included."""
+
+    def __init__(self, name: str, plan: Plan, index: Index | None) -> None:
+        self.live: dict[str, Any] = {}
+        self.cached: dict[str, Any | None] = {}
+        self.whole = False
+        """Every document is resident: what is not in memory does not exist."""
+        self._name = name
+        self._resident = plan.projections[name].resident
+        self._index = index
+
+    def knows(self, key: str) -> bool:
+        """Tell whether `get` can answer."""
+        return self.whole or key in self.live or key in self.cached
+
+    def get(self, key: str) -> Any | None:
+        """Return a document, or None for none. Raises KeyError for one that was not loaded."""
+        document = self.live.get(key)
+        if document is not None:
+            return document
+        return self.cached.get(key) if self.whole else self.cached[key]
+
+    def resident(self, document: Any | None) -> bool:
+        """Tell whether a document stays in memory."""
+        return document is not None and self._resident is not None and self._resident(document)
+
+    def load(self, key: str, document: Any | None) -> None:
+        """Take a document from the database."""
+        if self.resident(document):
+            self.live[key] = document
+            if self._index is not None:
+                self._index.changed(self._name, key, None, document)
+        else:
+            self.cached[key] = document
+
+    def put(self, key: str, document: Any | None) -> None:
+        """Take a changed document, None for one that is gone."""
+        old = self.live.get(key)
+        if self.resident(document):
+            self.live[key] = new = document
+            self.cached.pop(key, None)
+        else:
+            self.live.pop(key, None)
+            self.cached[key] = document
+            self.whole = self.whole and document is None
+            new = None
+        if self._index is not None and (old is not None or new is not None):
+            self._index.changed(self._name, key, old, new)
+
+
+class View:
+    """The documents, as decisions see them (`model.Docs`)."""
+
+    def __init__(self, documents: Mapping[str, Documents]) -> None:
+        self._documents = documents
+        self._resident = {name: MappingProxyType(docs.live) for name, docs in documents.items()}
+
+    def get(self, projection: str, key: str) -> Any | None:
+        """Return a document or None. Raises KeyError for one that was not asked for beforehand."""
+        return self._documents[projection].get(key)
+
+    def resident(self, projection: str) -> Mapping[str, Any]:
+        """Return all resident documents of a projection, by key."""
+        return self._resident[projection]
+
+
+@dataclass(slots=True)
+class Memory:
+    """All of it. `capacity` bounds each cache; residents are bounded by what is alive."""
+
+    plan: Plan
+    schema: Schema
+    store: SqlEventStore
+    capacity: int
+    streams: dict[str, Stream] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+    documents: dict[str, Documents] = field(default_factory=dict)
+    positions: Position = field(default_factory=dict)
+    parked: set[str] = field(default_factory=set)
+    """Foreign streams of which a fact is parked: later ones wait behind it."""
+    follow: dict[str, set[str]] = field(default_factory=dict)
+    """Kind of own stream -> projections with a document of the same key: learned, so that they are loaded ahead."""
+    index: Index | None = None
+    view: View = field(init=False)
+
+    def __post_init__(self) -> None:
+        make = self.plan.definition.new_index
+        self.index = make() if make else None
+        self.documents = {name: Documents(name, self.plan, self.index) for name in self.plan.projections}
+        self.view = View(self.documents)
+
+    def has_all(self, streams: Iterable[str], keys: Iterable[Key], foreign: Iterable[str]) -> bool:
+        """Tell whether all of these are here, so that no transaction is needed to load them."""
+        return (
+            all(_touch(self.streams, name) for name in streams)
+            and all(_touch(self.documents[name].cached, key) or self.documents[name].knows(key) for name, key in keys)
+            and all(_touch(self.seen, name) for name in foreign)
+        )
+
+    async def load_residents(self, tx: AsyncConnection) -> None:
+        """Load what has to be there before the first decision."""
+        for name, documents in self.documents.items():
+            table, adapter = self.schema.documents[name], self.plan.adapters[name]
+            query = select(table.c.key, table.c.doc).where(table.c.resident).order_by(table.c.key)
+            for key, raw in await tx.execute(query):
+                documents.load(key, adapter.validate_json(raw))
+            others = await tx.execute(select(table.c.key).where(~table.c.resident).limit(1))
+            documents.whole = others.first() is None
+
+    async def load_streams(self, tx: AsyncConnection, names: Iterable[str]) -> None:
+        """Load streams that are not here; one without facts gets its initial state."""
+        missing = [name for name in dict.fromkeys(names) if not _touch(self.streams, name)]
+        folded = [name for name in missing if name.partition("/")[0] in self.plan.deciders]
+        histories = await self.store.load_many(tx, folded) if folded else {}
+        for name in folded:
+            self.streams[name] = self._fold(name, histories.get(name, ()))
+        if plain := [name for name in missing if name not in self.streams]:
+            heads = await self.store.heads(tx, plain)
+            for name in plain:
+                version, time = heads.get(name, (0, BEGINNING))
+                self.streams[name] = Stream(version, None, time)
+
+    def _fold(self, name: str, history: Sequence[Any]) -> Stream:
+        decider = self.plan.deciders[name.partition("/")[0]]
+        state = decider.initial
+        for event in history:
+            state = decider.evolve(state, event.data)
+        return Stream(len(history), state, history[-1].time if history else BEGINNING)
+
+    async def load_seen(self, tx: AsyncConnection, names: Iterable[str]) -> None:
+        """Load the last folded versions of foreign streams."""
+        table = self.schema.seen
+        for some in chunks([name for name in dict.fromkeys(names) if not _touch(self.seen, name)]):
+            self.seen |= dict.fromkeys(some, 0)
+            query = select(table.c.stream, table.c.version).where(table.c.stream.in_(some))
+            self.seen |= {stream: version for stream, version in await tx.execute(query)}
+
+    async def load_documents(self, tx: AsyncConnection, keys: Iterable[Key]) -> None:
+        """Load documents that are not here; one that does not exist is remembered as absent."""
+        missing: dict[str, dict[str, None]] = {}
+        for name, key in keys:
+            documents = self.documents[name]
+            if not (_touch(documents.cached, key) or documents.knows(key)):
+                missing.setdefault(name, {})[key] = None
+        for name, wanted in missing.items():
+            table, adapter, documents = self.schema.documents[name], self.plan.adapters[name], self.documents[name]
+            for some in chunks(list(wanted)):
+                query = select(table.c.key, table.c.doc).where(table.c.key.in_(some))
+                found = {key: adapter.validate_json(raw) for key, raw in await tx.execute(query)}
+                for key in some:
+                    documents.load(key, found.get(key))
+
+    def shrink(self) -> None:
+        """Forget what was used longest ago. Only between two batches: within one, what was loaded stays."""
+        caches: list[dict[str, Any]] = [self.streams, self.seen, *(docs.cached for docs in self.documents.values())]
+        for cache in caches:
+            for key in list(islice(cache, max(len(cache) - self.capacity, 0))):
+                del cache[key]
+
+
+def _touch(cache: dict[str, Any], key: str) -> bool:
+    if key not in cache:
+        return False
+    cache[key] = cache.pop(key)
+    return True

@@ -1,0 +1,49 @@
+"""Publishes the event table to the log: in order, at least once, with stable ids."""
+
+import asyncio
+
+from qm_service.database import Database
+from qm_service.log import EventLog
+from qm_service.schema import Schema
+from qm_service.store import Cursor, SqlEventStore
+from qm_service.writes import RELAY, load_cursor
+
+_BATCH = 1_000
+
+
+class Relay:
+    """Reads behind the writer. Where it is gets saved with the writer's next transaction: a relay that dies in between
+    publishes some facts again, with the ids that they had."""
+
+    def __init__(self, schema: Schema, database: Database, store: SqlEventStore, log: EventLog) -> None:
+        self.cursor: Cursor = (0, 0)
+        self.saved: Cursor = (0, 0)
+        self.drained = False
+        """Nothing was left when it looked last."""
+        self.wake = asyncio.Event()
+        self._schema = schema
+        self._database = database
+        self._store = store
+        self._log = log
+
+    async def load(self) -> None:
+        """Go to the saved place. Raises DatabaseUnavailable."""
+        async with self._database.read() as tx:
+            self.cursor = self.saved = await load_cursor(tx, self._schema, RELAY)
+        self.drained = False
+
+    def notify(self) -> None:
+        """Say that facts were committed."""
+        self.drained = False
+        self.wake.set()
+
+    async def run_once(self) -> bool:
+        """Publish what is there, up to a batch; False when there was nothing. Raises DatabaseUnavailable, LogUnavailable."""
+        async with self._database.read() as tx:
+            found = await self._store.after(tx, self.cursor, _BATCH)
+        if not found:
+            self.drained = True
+            return False
+        await self._log.publish([stored.message for stored in found])
+        self.cursor = found[-1].cursor
+        return True

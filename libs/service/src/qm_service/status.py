@@ -1,0 +1,117 @@
+"""How it stands with a service: what readiness and metrics are made of."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+
+from qm_service.log import EventLog, LogUnavailable, Position
+from qm_service.plan import Plan
+
+_LOOK_SECONDS = 2.0
+_STUCK_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far behind a topic the writer is."""
+
+    events: int
+    age_seconds: float
+    """How long the next record has been known to wait; 0 when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`ready`: this process does its part now, as writer or as a healthy stand-by."""
+
+    service: str
+    ready: bool
+    leader: bool
+    epoch: int
+    lag: Mapping[str, Lag]
+    progress_age_seconds: float
+    """Since the writer last finished a batch."""
+    parked: int
+    """Streams that wait for an operator."""
+    halted: Mapping[str, str]
+    """`topic/partition` -> why it is not read."""
+    database_up: bool
+    log_up: bool
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Watch:
+    """Collects what the loops meet."""
+
+    plan: Plan
+    log: EventLog
+    _errors: dict[str, str] = field(default_factory=dict)
+    _ends: Position = field(default_factory=dict)
+    _position: Position = field(default_factory=dict)
+    _behind: dict[str, float] = field(default_factory=dict)
+    _progress: float = field(default_factory=monotonic)
+
+    def trouble(self, where: str, error: Exception) -> None:
+        """Note what is in the way."""
+        self._errors[where] = f"{type(error).__name__}: {error}"
+
+    def well(self, where: str) -> None:
+        """Note that it is not any more."""
+        self._errors.pop(where, None)
+
+    def progress(self, position: Position) -> None:
+        """Note that the writer finished a batch."""
+        self._progress = monotonic()
+        self._position = dict(position)
+        self._look()
+
+    async def run(self) -> None:
+        """Look at the ends of the topics from time to time."""
+        while True:
+            try:
+                self._ends = await self.log.ends([topic.name for topic in self.plan.inputs])
+                self._look()
+                self.well("watch")
+            except LogUnavailable as error:
+                self.trouble("watch", error)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _look(self) -> None:
+        for topic, events in self._lags().items():
+            if events:
+                self._behind.setdefault(topic, monotonic())
+            else:
+                self._behind.pop(topic, None)
+
+    def _lags(self) -> dict[str, int]:
+        lags = {topic.name: 0 for topic in self.plan.inputs}
+        for place, end in self._ends.items():
+            lags[place[0]] += max(end - self._position.get(place, end), 0)
+        return lags
+
+    def status(
+        self, *, leader: bool, epoch: int, parked: int, halted: Mapping[tuple[str, int], str], failure: str | None
+    ) -> Status:
+        """Sum up."""
+        now = monotonic()
+        lag = {
+            topic: Lag(events, now - self._behind.get(topic, now) if events else 0.0)
+            for topic, events in self._lags().items()
+        }
+        errors = dict(self._errors) | ({"writer": failure} if failure else {})
+        stuck = any(one.age_seconds > _STUCK_SECONDS for one in lag.values()) and now - self._progress > _STUCK_SECONDS
+        return Status(
+            service=self.plan.definition.name,
+            ready=not errors and not stuck and not halted,
+            leader=leader,
+            epoch=epoch,
+            lag=lag,
+            progress_age_seconds=now - self._progress,
+            parked=parked,
+            halted={f"{topic}/{partition}": why for (topic, partition), why in halted.items()},
+            database_up=not any(text.startswith("DatabaseUnavailable") for text in errors.values()),
+            log_up=not any(text.startswith("LogUnavailable") for text in errors.values()),
+            errors=tuple(f"{where}: {text}" for where, text in errors.items()),
+        )

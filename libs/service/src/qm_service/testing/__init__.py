@@ -1,0 +1,1 @@
+"""What tests of services are made of."""

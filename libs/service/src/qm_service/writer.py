@@ -1,0 +1,191 @@
+"""The one who changes things: runs batches against memory and database until they are committed or void."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from qm_events import Event
+from qm_service.batch import Batch, Changes, Command, Input, Item
+from qm_service.clock import Clock
+from qm_service.commands import Outcome, Unavailable
+from qm_service.database import Database, DatabaseUnavailable
+from qm_service.inputs import Inputs
+from qm_service.lease import Lease, LeaseLost
+from qm_service.memory import Memory
+from qm_service.model import Context
+from qm_service.park import ParkPolicy
+from qm_service.plan import Plan
+from qm_service.relay import Relay
+from qm_service.schema import Schema
+from qm_service.store import SqlEventStore
+from qm_service.writes import RELAY, Writes, load_memory, load_parked
+
+_log = logging.getLogger(__name__)
+
+_CAPACITY = 20_000
+"""Entries of each cache."""
+
+
+class Writer:
+    """Owns the memory. Not to be entered twice at once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        schema: Schema,
+        database: Database,
+        clock: Clock,
+        *,
+        lease: Lease,
+        relay: Relay,
+        inputs: Inputs,
+        policy: ParkPolicy,
+    ) -> None:
+        self.memory: Memory | None = None
+        self.committed: list[Callable[[Sequence[Event[Any]]], None]] = []
+        self.failure: str | None = None
+        """What `settle` raised when it was last called; None when it went well."""
+        self.unsettled = False
+        """The last batch left something to settle: come again at once."""
+        self.store = SqlEventStore(schema, database)
+        self.writes = Writes(plan, schema, database, self.store)
+        self._plan = plan
+        self._schema = schema
+        self._database = database
+        self._clock = clock
+        self._lease = lease
+        self._relay = relay
+        self._inputs = inputs
+        self._policy = policy
+
+    async def load(self) -> Memory:
+        """Fill the memory from the database, if it is not. Raises DatabaseUnavailable."""
+        if self.memory is None:
+            memory = Memory(self._plan, self._schema, self.store, _CAPACITY)
+            async with self._database.read() as tx:
+                await load_memory(tx, memory)
+            self._inputs.reset(memory.positions)
+            self.memory = memory
+        return self.memory
+
+    def context(self) -> Context:
+        """Return what a decision would see now. Raises Unavailable."""
+        if self.memory is None:
+            raise Unavailable("this process is not the writer, or its database is down")
+        return Context(self._clock.now(), self.memory.view, self.memory.index)
+
+    def due(self) -> datetime | None:
+        """Return when `settle` wants to run next."""
+        return None if self.memory is None else self._plan.definition.due(self.context())
+
+    async def process(self, items: Sequence[Item], *, settle: bool = True) -> bool:
+        """Carry out the items and settle; False if nothing came of it. Poison is set aside; the others are retried.
+
+        Raises DatabaseUnavailable or LeaseLost after all callers were told: then the memory is void, and what was read
+        from the log has to be read again.
+        """
+        items = list(items)
+        while True:
+            batch: Batch | None = None
+            try:
+                batch = Batch(await self.load(), self._database, self._clock.now(), self._policy)
+                changes = await batch.run(items, settle=settle)
+            except Exception as error:
+                self._forget(items, error)
+                settle = self._blame(batch.current if batch else None, items, error) and settle
+                continue
+            except BaseException:
+                self.memory = None
+                raise
+            return await self._finish(items, changes, settle=settle)
+
+    async def _finish(self, items: list[Item], changes: Changes, *, settle: bool) -> bool:
+        try:
+            await self._commit(changes)
+        except Exception as error:
+            self._forget(items, error)
+            return await self._one_by_one(items, error)
+        except BaseException:
+            self.memory = None
+            raise
+        self._tell(changes)
+        if settle:
+            self.failure = None
+        return changes.any() or bool(changes.answers)
+
+    def _forget(self, items: Sequence[Item], error: Exception) -> None:
+        """Drop the memory; where nobody but the database or the lease is to blame, tell the callers and give up."""
+        self.memory = None
+        if isinstance(error, DatabaseUnavailable | LeaseLost):
+            for item in items:
+                if isinstance(item, Command) and not item.answer.done():
+                    item.answer.set_exception(Unavailable(str(error)))
+            raise error
+
+    def _blame(self, item: Item | None, items: list[Item], error: Exception) -> bool:
+        """Take out what failed. False if it was `settle`: then the items go on without it."""
+        if item is None:
+            self.failure = f"settle: {type(error).__name__}: {error}"
+            _log.error("settling failed", exc_info=error)
+            return False
+        if isinstance(item, Input):
+            _log.error("cannot handle %s of %s", item.record.position, item.record.subject, exc_info=error)
+            item.error = f"{type(error).__name__}: {error}"
+            item.event, item.acts = None, ()
+        else:
+            items.remove(item)
+            if not item.answer.done():
+                item.answer.set_exception(error)
+        return True
+
+    async def _one_by_one(self, items: list[Item], error: Exception) -> bool:
+        """The transaction failed, and nobody knows for whom: each item gets its own."""
+        if len(items) == 1:
+            if isinstance(items[0], Input) and items[0].error is not None:
+                raise error
+            self._blame(items[0], items, error)
+            return await self.process(items, settle=False)
+        if not items:
+            return not self._blame(None, items, error)
+        return any([await self.process([item], settle=False) for item in items])
+
+    async def _commit(self, changes: Changes) -> None:
+        self.unsettled = changes.unsettled
+        if not changes.any():
+            return
+        async with self._database.write() as tx:
+            await self._lease.fence(tx)
+            await self.writes.changes(tx, changes)
+            cursor = self._relay.cursor
+            if cursor != self._relay.saved:
+                await self.writes.cursor(tx, RELAY, cursor)
+            parked = await load_parked(tx, self._schema) if changes.unparked else None
+        self._relay.saved = cursor
+        if self.memory is not None:
+            if parked is not None:
+                self.memory.parked = parked
+            self.memory.shrink()
+
+    def _tell(self, changes: Changes) -> None:
+        self._inputs.halt(changes.halted)
+        for command, result in changes.answers:
+            if command.answer.done():
+                continue
+            if isinstance(result, Outcome):
+                command.answer.set_result(result)
+            else:
+                command.answer.set_exception(result)
+        if changes.events:
+            self._relay.notify()
+            for listener in self.committed:
+                listener(changes.events)
+
+    async def beat(self) -> None:
+        """Renew the lease, and save where the relay is. Raises DatabaseUnavailable, LeaseLost."""
+        async with self._database.write() as tx:
+            await self._lease.fence(tx)
+            cursor = self._relay.cursor
+            if cursor != self._relay.saved:
+                await self.writes.cursor(tx, RELAY, cursor)
+        self._relay.saved = cursor

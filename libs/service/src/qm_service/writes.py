@@ -1,0 +1,113 @@
+"""The one transaction of a batch: facts, documents, positions and all the rest, or nothing."""
+
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from qm_service.batch import Changes
+from qm_service.database import Database
+from qm_service.log import Position
+from qm_service.memory import Key, Memory
+from qm_service.plan import Plan
+from qm_service.schema import Schema, column_value, upsert
+from qm_service.store import Cursor, SqlEventStore, chunks
+
+RELAY = "relay"
+"""Name of the relay's place in the event table."""
+
+
+class Writes:
+    """The statements, made once."""
+
+    def __init__(self, plan: Plan, schema: Schema, database: Database, store: SqlEventStore) -> None:
+        self._plan = plan
+        self._schema = schema
+        self._store = store
+        self._seen = upsert(database, schema.seen)
+        self._positions = upsert(database, schema.positions)
+        self._cursors = upsert(database, schema.cursors)
+        self._idempotency = upsert(database, schema.idempotency)
+        insert = sqlite.insert(schema.parked) if database.sqlite else postgresql.insert(schema.parked)
+        self._park = insert.on_conflict_do_nothing(index_elements=["stream", "version"])
+        self._documents = {name: upsert(database, table) for name, table in schema.documents.items()}
+
+    async def changes(self, tx: AsyncConnection, changes: Changes) -> None:
+        """Write what a batch came to."""
+        if changes.rows:
+            await self._store.insert(tx, changes.rows)
+        await self.documents(tx, changes.documents)
+        if changes.seen:
+            await tx.execute(self._seen, [{"stream": s, "version": v} for s, v in changes.seen.items()])
+        await self.positions(tx, changes.positions)
+        if changes.idempotency:
+            await tx.execute(self._idempotency, changes.idempotency)
+        if changes.parked:
+            await tx.execute(self._park, changes.parked)
+        for some in chunks(changes.unparked):
+            await tx.execute(delete(self._schema.parked).where(self._schema.parked.c.id.in_(some)))
+
+    async def documents(self, tx: AsyncConnection, documents: dict[Key, Any | None]) -> None:
+        """Write the last state of each changed document; delete the rows of those that are gone."""
+        rows: dict[str, list[dict[str, Any]]] = {}
+        gone: dict[str, list[str]] = {}
+        for (name, key), document in documents.items():
+            if document is None:
+                gone.setdefault(name, []).append(key)
+            else:
+                rows.setdefault(name, []).append(self._row(name, key, document))
+        for name, some in rows.items():
+            await tx.execute(self._documents[name], some)
+        for name, keys in gone.items():
+            table = self._schema.documents[name]
+            for chunk in chunks(keys):
+                await tx.execute(delete(table).where(table.c.key.in_(chunk)))
+
+    def _row(self, name: str, key: str, document: Any) -> dict[str, Any]:
+        projection = self._plan.projections[name]
+        return {
+            "key": key,
+            "doc": self._plan.adapters[name].dump_json(document).decode(),
+            "resident": projection.resident is not None and projection.resident(document),
+            **{column: column_value(of.type, of.of(document)) for column, of in projection.columns.items()},
+        }
+
+    async def positions(self, tx: AsyncConnection, positions: Position, consumer: str = "") -> None:
+        """Move the positions of a consumer."""
+        if positions:
+            rows = [
+                {"consumer": consumer, "topic": topic, "partition": partition, "next_offset": offset}
+                for (topic, partition), offset in positions.items()
+            ]
+            await tx.execute(self._positions, rows)
+
+    async def cursor(self, tx: AsyncConnection, name: str, cursor: Cursor) -> None:
+        """Remember a place in the event table."""
+        await tx.execute(self._cursors, [{"name": name, "xid": cursor[0], "id": cursor[1]}])
+
+
+async def load_cursor(tx: AsyncConnection, schema: Schema, name: str) -> Cursor:
+    """Return a remembered place; (0, 0) is the beginning."""
+    table = schema.cursors
+    row = (await tx.execute(select(table.c.xid, table.c.id).where(table.c.name == name))).first()
+    return (row.xid, row.id) if row else (0, 0)
+
+
+async def load_positions(tx: AsyncConnection, schema: Schema, consumer: str = "") -> Position:
+    """Return the positions of a consumer; empty for one that never ran."""
+    table = schema.positions
+    query = select(table.c.topic, table.c.partition, table.c.next_offset).where(table.c.consumer == consumer)
+    return {(topic, partition): offset for topic, partition, offset in await tx.execute(query)}
+
+
+async def load_parked(tx: AsyncConnection, schema: Schema) -> set[str]:
+    """Return the streams of which something is parked."""
+    return {stream for (stream,) in await tx.execute(select(schema.parked.c.stream).distinct())}
+
+
+async def load_memory(tx: AsyncConnection, memory: Memory) -> None:
+    """Fill an empty memory."""
+    memory.positions = await load_positions(tx, memory.schema)
+    memory.parked = await load_parked(tx, memory.schema)
+    await memory.load_residents(tx)
