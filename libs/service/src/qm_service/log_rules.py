@@ -35,3 +35,16 @@ def shares(position: Position, ends: Position, limit: int, turn: int) -> Positio
         found[at] = min(available, -(-limit // (len(chosen) - i)))
         limit -= found[at]
     return found
+
+
+def headers_of(message: Message) -> dict[str, str]:
+    """Return the attributes that travel beside the value, so that a reader can choose without parsing."""
+    headers = {
+        "content-type": "application/cloudevents+json",
+        "ce_id": message.id,
+        "ce_type": message.type,
+        "ce_time": message.time,
+        "ce_subject": message.subject,
+        "ce_version": str(message.version),
+    }
+    return headers | ({"traceparent": message.traceparent} if message.traceparent else {})
