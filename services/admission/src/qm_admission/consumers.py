@@ -1,0 +1,84 @@
+"""What facts of others mean for an order here, and the service whole.
+
+All reactions are idempotent by the order's phase: told twice, decided once.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qm_admission.book import BOOKS
+from qm_admission.domain import ORDERS, Admit, Commit, End, Withdraw, WithdrawCause
+from qm_admission.index import AdmissionIndex
+from qm_admission.projections import PROJECTIONS
+from qm_admission.settle import due, settle
+from qm_events import Event, EventData
+from qm_events.admission import Submission
+from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested, OrderSubmitted
+from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReleased
+from qm_events.scheduler import AllocationAllocated, AllocationWithdrawn
+from qm_service.directory import DIRECTORY_PROJECTIONS
+from qm_service.model import Act, Definition, Reaction
+
+
+def _act(order: str, command: Any) -> Sequence[Act]:
+    return (Act(f"admission/{order}", command),)
+
+
+def submitted(event: Event[OrderSubmitted]) -> Sequence[Act]:
+    """Let the order through the gates."""
+    data = event.data
+    submission = Submission(request=data.request, digest=data.digest, submitted_at=data.submitted_at)
+    return _act(data.order, Admit(data.order, submission))
+
+
+def given_up(event: Event[OrderCancelRequested] | Event[OrderReleaseRequested]) -> Sequence[Act]:
+    """End the order unless it is admitted: before hand-over a release is a cancel."""
+    return _act(event.data.order, Withdraw(event.data.order, "cancelled", event.data.requested_at))
+
+
+def expired(event: Event[OrderExpired]) -> Sequence[Act]:
+    """End the order unless it is admitted."""
+    return _act(event.data.order, Withdraw(event.data.order, "expired", event.data.expired_at))
+
+
+def allocated(event: Event[AllocationAllocated]) -> Sequence[Act]:
+    """Commit the claim."""
+    return _act(event.data.order, Commit(event.data.order, event.data.units))
+
+
+def left_the_queue(event: Event[AllocationWithdrawn]) -> Sequence[Act]:
+    """Refund: the scheduler will never hold cards for it."""
+    cause: WithdrawCause = "expired" if event.data.cause == "expired" else "cancelled"
+    return _act(event.data.order, End(event.data.order, cause, event.data.withdrawn_at))
+
+
+def released(event: Event[EnvironmentReleased]) -> Sequence[Act]:
+    """Refund."""
+    return _act(event.data.order, End(event.data.order, "cancelled", event.data.released_at))
+
+
+def quarantined(event: Event[EnvironmentQuarantined]) -> Sequence[Act]:
+    """Refund: a card that cannot be cleaned is no burden of the project."""
+    return _act(event.data.order, End(event.data.order, "cancelled", event.data.quarantined_at))
+
+
+REACTIONS: Mapping[type[EventData], Reaction] = {
+    OrderSubmitted: submitted,
+    OrderCancelRequested: given_up,
+    OrderReleaseRequested: given_up,
+    OrderExpired: expired,
+    AllocationAllocated: allocated,
+    AllocationWithdrawn: left_the_queue,
+    EnvironmentReleased: released,
+    EnvironmentQuarantined: quarantined,
+}
+
+ADMISSION = Definition(
+    name="admission",
+    deciders=(ORDERS, BOOKS),
+    projections=(*DIRECTORY_PROJECTIONS, *PROJECTIONS),
+    reactions=REACTIONS,
+    settle=settle,
+    due=due,
+    new_index=AdmissionIndex,
+)

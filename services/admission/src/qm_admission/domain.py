@@ -1,0 +1,126 @@
+"""What becomes of an order before it is scheduled, and what gives its quota back. Pure.
+
+`gates` answers an order that was submitted, `votes` a person; here is the rest. A claim is committed once, when cards
+are allocated, and refunded once, by whichever end is heard of first. No order is promised across topics: an end may
+come before the order does, and then it is the first fact of the stream (a tombstone) and the order is never admitted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from qm_admission import approval, gates, quota
+from qm_admission.state import HOLDING, WAITING, Admission, Phase, evolve
+from qm_admission.votes import Lapse, Vote, lapse, vote
+from qm_events.admission import ApprovalPolicy, OrderWithdrawn, QuotaCommitted, QuotaRefunded, Submission
+from qm_events.specs import Amounts, PlacedUnit
+from qm_service.model import Context, Decider, Decision
+
+WithdrawCause = Literal["cancelled", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """An order was submitted."""
+
+    order: str
+    submission: Submission
+
+
+@dataclass(frozen=True, slots=True)
+class Reexamine:
+    """Something that a held order waited for may have changed."""
+
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """The owner wants it no more, or its end was reached; nothing to do here once it is admitted."""
+
+    order: str
+    cause: WithdrawCause
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Cards are allocated."""
+
+    order: str
+    units: tuple[PlacedUnit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Another service has ended the order: refund what it holds, or withdraw what never held."""
+
+    order: str
+    cause: WithdrawCause
+    at: datetime
+
+
+def _admit(state: Admission, command: Admit, ctx: Context) -> Decision:
+    if state.phase is not Phase.NEW:
+        return []
+    request = command.submission.request
+    if rejected := gates.never_fits(command.order, request, ctx):
+        return [rejected]
+    policies: Sequence[ApprovalPolicy] = ctx.docs.resident("policies").get(request.tenant, ())
+    if policy := approval.first_asking(policies, request):
+        return [gates.ask(command.order, policy, command.submission, ctx)]
+    return gates.claim(state, command.order, command.submission, ctx)
+
+
+def _reexamine(state: Admission, command: Reexamine, ctx: Context) -> Decision:
+    if state.phase is not Phase.HELD or state.submission is None:
+        return []
+    return gates.claim(state, command.order, state.submission, ctx)
+
+
+def _withdraw(state: Admission, command: Withdraw | End, _: Context) -> Decision:
+    if state.phase is not Phase.NEW and state.phase not in WAITING:
+        return []
+    void = state.asked.approval if state.phase is Phase.PENDING and state.asked else None
+    return [OrderWithdrawn(order=command.order, cause=command.cause, withdrawn_at=command.at, approval=void)]
+
+
+def _commit(state: Admission, command: Commit, _: Context) -> Decision:
+    if state.phase is not Phase.ADMITTED:
+        return []
+    returned = quota.unused(state.claim, command.units)
+    kept = quota.subtract(state.claim, returned)
+    return [
+        QuotaCommitted(
+            order=command.order,
+            scopes=state.scopes,
+            amounts=Amounts(values=kept),
+            returned=Amounts(values=returned),
+        )
+    ]
+
+
+def _end(state: Admission, command: End, ctx: Context) -> Decision:
+    if state.phase not in HOLDING:
+        return _withdraw(state, command, ctx)
+    return [QuotaRefunded(order=command.order, scopes=state.scopes, amounts=Amounts(values=dict(state.claim)))]
+
+
+DECISIONS: Mapping[type[Any], Callable[[Admission, Any, Context], Decision]] = {
+    Admit: _admit,
+    Reexamine: _reexamine,
+    Vote: vote,
+    Lapse: lapse,
+    Withdraw: _withdraw,
+    Commit: _commit,
+    End: _end,
+}
+
+
+def decide(state: Admission, command: Any, ctx: Context) -> Decision:
+    """Return what a command leads to."""
+    return DECISIONS[type(command)](state, command, ctx)
+
+
+ORDERS = Decider(kind="admission", initial=Admission(), decide=decide, evolve=evolve)

@@ -1,0 +1,114 @@
+"""Who waits for what, and whose turn it is. Pure memory.
+
+Fairness. A held order stands in one line for each (scope, dimension) that was in its way when it was last examined,
+ordered by submission, then by id. Nobody takes from a dimension at a scope in whose line somebody older stands; so a
+small order passes a held bigger one only where that one waits for something that the small one does not take. As every
+order takes cards, an order that moves to a common line keeps its age and cannot be passed for ever.
+
+Only what can change an answer wakes anybody: more room wakes the head of the line, a head that leaves wakes the next,
+new rules of a scope wake all that wait under it. The oldest of the woken is examined first, one at a time.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from heapq import heappop, heappush
+
+from qm_admission.quota import EMPTY, Scope
+
+Place = tuple[datetime, str]
+"""(submitted_at, order): the rank in every line."""
+Spot = tuple[str, str]
+"""(scope, dimension): what a line waits for."""
+
+
+class Line:
+    """Places in order. Leaving is lazy: the heap forgets a place when it comes to the top."""
+
+    __slots__ = ("_heap", "_places")
+
+    def __init__(self) -> None:
+        self._heap: list[Place] = []
+        self._places: set[Place] = set()
+
+    def join(self, place: Place) -> None:
+        """Stand where age says."""
+        self._places.add(place)
+        heappush(self._heap, place)
+
+    def leave(self, place: Place) -> None:
+        """Give the place up."""
+        self._places.discard(place)
+
+    def head(self) -> Place | None:
+        """Return the oldest, or None."""
+        while self._heap and self._heap[0] not in self._places:
+            heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
+
+class Lines:
+    """All lines of all scopes, and who was woken."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, dict[str, Line]] = {}
+        self._under: dict[str, set[Place]] = defaultdict(set)
+        self._woken: list[Place] = []
+
+    def ahead(self, scope: str, dimension: str, place: Place) -> bool:
+        """Whether somebody older stands in that line."""
+        line = self._lines[scope].get(dimension) if scope in self._lines else None
+        head = line.head() if line else None
+        return head is not None and head < place
+
+    def enter(self, place: Place, path: Iterable[str], spots: Iterable[Spot]) -> None:
+        """Stand in the lines of these spots; `path` are the scopes whose rules concern the order."""
+        for scope in path:
+            self._under[scope].add(place)
+        for scope, dimension in spots:
+            line = self._lines.setdefault(scope, {}).setdefault(dimension, Line())
+            line.join(place)
+            # After a restart this is what looks at every line once more; while running it costs one look a new line.
+            if line.head() == place:
+                heappush(self._woken, place)
+
+    def quit(self, place: Place, path: Iterable[str], spots: Iterable[Spot]) -> None:
+        """Leave the lines of these spots; who comes up to the head is woken."""
+        for scope in path:
+            self._under[scope].discard(place)
+        for scope, dimension in spots:
+            line = self._lines[scope][dimension]
+            was_head = line.head() == place
+            line.leave(place)
+            head = line.head()
+            if head is None:
+                self._drop(scope, dimension)
+            elif was_head:
+                heappush(self._woken, head)
+
+    def _drop(self, scope: str, dimension: str) -> None:
+        del self._lines[scope][dimension]
+        if not self._lines[scope]:
+            del self._lines[scope]
+
+    def posted(self, name: str, old: Scope | None, new: Scope | None) -> None:
+        """Follow the ledger of a scope: wake those whose answer may be another now."""
+        # Not known before = nothing limited, nothing used. At the start scopes are loaded before anybody waits.
+        old, new = old or EMPTY, new or EMPTY
+        if old.limits != new.limits or old.over_quota != new.over_quota:
+            for place in self._under.get(name, ()):
+                heappush(self._woken, place)
+            return
+        for dimension, line in self._lines.get(name, {}).items():
+            head = line.head()
+            if head and new.used.get(dimension, 0) < old.used.get(dimension, 0):
+                heappush(self._woken, head)
+
+    def next_woken(self) -> Place | None:
+        """Return the oldest of the woken, once."""
+        if not self._woken:
+            return None
+        place = heappop(self._woken)
+        while self._woken and self._woken[0] == place:
+            heappop(self._woken)
+        return place

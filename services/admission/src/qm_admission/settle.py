@@ -1,0 +1,28 @@
+"""What admission does by itself: end approvals whose time is over, examine held orders whose turn it is. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from qm_admission.domain import Reexamine
+from qm_admission.index import Waiting
+from qm_admission.votes import Lapse
+from qm_service.model import Act, Context
+
+
+def settle(ctx: Context) -> Sequence[Act]:
+    """Return what to look at next. One held order at a time: what it takes decides about all younger ones."""
+    if lapsed := ctx.index.take_lapsed(ctx.now):
+        return [_act(waiting, Lapse(waiting.order)) for waiting in lapsed]
+    woken = ctx.index.next_woken()
+    return [_act(woken, Reexamine(woken.order))] if woken else []
+
+
+def due(ctx: Context) -> datetime | None:
+    """Return when the next approval lapses."""
+    lapse: datetime | None = ctx.index.next_lapse()
+    return lapse
+
+
+def _act(waiting: Waiting, command: Any) -> Act:
+    return Act(f"admission/{waiting.order}", command, waiting.tenant, waiting.project, waiting.order)

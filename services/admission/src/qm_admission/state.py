@@ -1,0 +1,112 @@
+"""Where an order stands with admission: phases, the lawful facts of each, and their fold. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from qm_events import EventData
+from qm_events.admission import (
+    ApprovalDenied,
+    ApprovalGranted,
+    ApprovalLapsed,
+    ApprovalRequested,
+    OrderAdmitted,
+    OrderHeld,
+    OrderRejected,
+    OrderWithdrawn,
+    QuotaClaimed,
+    QuotaCommitted,
+    QuotaRefunded,
+    Submission,
+)
+from qm_events.specs import Violation
+
+
+class Phase(StrEnum):
+    """Where an order stands with admission; those marked → are left within the step that enters them."""
+
+    NEW = "new"
+    """Not heard of."""
+    PENDING = "pending"
+    """A person is asked."""
+    APPROVED = "approved"
+    """→ The person agreed."""
+    UNAPPROVED = "unapproved"
+    """→ The person refused, or nobody decided in time."""
+    HELD = "held"
+    """Waits in line for quota."""
+    CLAIMED = "claimed"
+    """→ Quota is taken."""
+    ADMITTED = "admitted"
+    """May be scheduled; the claim is as asked for."""
+    COMMITTED = "committed"
+    """Cards are allocated; the claim is what they are."""
+    REFUNDED = "refunded"
+    """Ended; nothing is held."""
+    REJECTED = "rejected"
+    """Ended before it held anything, by a rule or a person."""
+    WITHDRAWN = "withdrawn"
+    """Ended before it held anything, by its owner or its time."""
+
+
+TRANSITIONS: Mapping[tuple[Phase, type[EventData]], Phase] = {
+    (Phase.NEW, OrderRejected): Phase.REJECTED,
+    (Phase.NEW, ApprovalRequested): Phase.PENDING,
+    (Phase.NEW, OrderHeld): Phase.HELD,
+    (Phase.NEW, QuotaClaimed): Phase.CLAIMED,
+    (Phase.NEW, OrderWithdrawn): Phase.WITHDRAWN,
+    (Phase.PENDING, ApprovalGranted): Phase.APPROVED,
+    (Phase.PENDING, ApprovalDenied): Phase.UNAPPROVED,
+    (Phase.PENDING, ApprovalLapsed): Phase.UNAPPROVED,
+    (Phase.PENDING, OrderWithdrawn): Phase.WITHDRAWN,
+    (Phase.UNAPPROVED, OrderRejected): Phase.REJECTED,
+    (Phase.APPROVED, OrderRejected): Phase.REJECTED,
+    (Phase.APPROVED, OrderHeld): Phase.HELD,
+    (Phase.APPROVED, QuotaClaimed): Phase.CLAIMED,
+    (Phase.HELD, OrderHeld): Phase.HELD,
+    (Phase.HELD, OrderRejected): Phase.REJECTED,
+    (Phase.HELD, QuotaClaimed): Phase.CLAIMED,
+    (Phase.HELD, OrderWithdrawn): Phase.WITHDRAWN,
+    (Phase.CLAIMED, OrderAdmitted): Phase.ADMITTED,
+    (Phase.ADMITTED, QuotaCommitted): Phase.COMMITTED,
+    (Phase.ADMITTED, QuotaRefunded): Phase.REFUNDED,
+    (Phase.COMMITTED, QuotaRefunded): Phase.REFUNDED,
+}
+
+WAITING = (Phase.PENDING, Phase.HELD)
+HOLDING = (Phase.ADMITTED, Phase.COMMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """An order as admission knows it."""
+
+    phase: Phase = Phase.NEW
+    submission: Submission | None = None
+    """Known while the order waits."""
+    asked: ApprovalRequested | None = None
+    verdict: ApprovalGranted | ApprovalDenied | ApprovalLapsed | None = None
+    blocked: tuple[Violation, ...] = ()
+    scopes: tuple[str, ...] = ()
+    claim: Mapping[str, int] = field(default_factory=dict)
+    """What is held at each of the scopes."""
+
+
+def evolve(state: Admission, data: EventData) -> Admission:
+    """Return the order after a fact. Raises KeyError for one that TRANSITIONS does not allow."""
+    phase = TRANSITIONS[state.phase, type(data)]
+    match data:
+        case ApprovalRequested():
+            return replace(state, phase=phase, submission=data.submission, asked=data)
+        case ApprovalGranted() | ApprovalDenied() | ApprovalLapsed():
+            return replace(state, phase=phase, verdict=data)
+        case OrderHeld():
+            return replace(state, phase=phase, submission=data.submission or state.submission, blocked=data.violations)
+        case QuotaClaimed():
+            return replace(state, phase=phase, scopes=data.scopes, claim=data.amounts.values)
+        case QuotaCommitted():
+            return replace(state, phase=phase, claim=data.amounts.values)
+        case QuotaRefunded():
+            return replace(state, phase=phase, claim={})
+        case _:
+            return replace(state, phase=phase)
