@@ -15,10 +15,10 @@ from fastapi import Depends, Query, Request
 from qm_events.ids import PLATFORM
 from qm_events.specs import Role
 from qm_service.access import PLATFORM_ROLES, Rule
-from qm_service.commands import Cause
+from qm_service.commands import Cause, Unavailable
 from qm_service.directory import SUBJECTS, TENANTS, Grant, SubjectDoc, TenantDoc
 from qm_service.page import CURSOR_MAX_CHARS, LIMIT_DEFAULT, LIMIT_MAX, Window, window
-from qm_service.problem import Forbidden, NotFound, Unauthenticated, ValidationFailed
+from qm_service.problem import Forbidden, NotFound, ProblemError, Unauthenticated, ValidationFailed
 from qm_service.runtime import Runtime
 from qm_service.trace import TRACEPARENT
 
@@ -34,6 +34,8 @@ class Bound:
     """Method and path template, `POST /v1/orders/{order}/release`."""
     rule: Rule
     runtime: Runtime
+    query: frozenset[str]
+    """The query parameters that it knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,13 @@ class Permit:
         held, known = self._held(tenant, project)
         if not held.isdisjoint(self.bound.rule.roles):
             return
-        if not known:
-            raise NotFound("There is no such thing, or you have no role in its project.")
-        needed = sorted(self.bound.rule.roles)
-        raise Forbidden(f"{self.bound.action} needs one of the roles {', '.join(needed)}.", needed_roles=needed)
+        error: ProblemError = NotFound("There is no such thing, or you have no role in its project.")
+        if known:
+            needed = sorted(self.bound.rule.roles)
+            error = Forbidden(f"{self.bound.action} needs one of the roles {', '.join(needed)}.", needed_roles=needed)
+        # A stranger's attempt is audited on the platform: he shall not write into the trail of a tenant.
+        error.denied = self.cause(tenant, project) if known else self.cause()
+        raise error
 
     def _held(self, tenant: str, project: str | None) -> tuple[frozenset[Role], bool]:
         within = self.caller.roles_within(tenant)
@@ -157,12 +162,23 @@ async def principal(request: Request) -> Principal:
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthenticated("The request carries no bearer token.")
     verified = await request.app.state.tokens.verify(token.strip())
-    doc: SubjectDoc | None = bound(request).runtime.context().docs.resident(SUBJECTS).get(verified.subject)
+    doc = await _subject(bound(request).runtime, verified.subject)
     return Principal(verified.subject, verified.token_id, doc.grants if doc else ())
+
+
+async def _subject(runtime: Runtime, subject: str) -> SubjectDoc | None:
+    found: SubjectDoc | None
+    try:
+        found = runtime.context().docs.resident(SUBJECTS).get(subject)
+    except Unavailable:
+        # Not the writer: a stand-by still answers queries.
+        found = await runtime.docs.get(SUBJECTS, subject)
+    return found
 
 
 async def permit(request: Request) -> Permit:
     """Return the permit of this call; on a route of scope `platform` it is checked already."""
+    _known_query(request)
     key = _idempotency_key(request)
     found = Permit(
         bound=bound(request),
@@ -190,6 +206,16 @@ def requested_page(
 def etag(version: int) -> str:
     """Return the ETag of a version, as `If-Match` takes it."""
     return f'"{version}"'
+
+
+def _known_query(request: Request) -> None:
+    if not request.scope["query_string"]:
+        return
+    known = bound(request).query
+    for name in request.query_params:
+        if name not in known:
+            remedy = f"This path knows: {', '.join(sorted(known))}." if known else "This path takes no parameters."
+            raise ValidationFailed(f"There is no query parameter {name!r}.", field=name, remedy=remedy)
 
 
 def _if_match(request: Request) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from qm_events.specs import Violation
+from qm_service.commands import Cause
 from qm_service.model import Rejected
 
 PROBLEM_JSON = "application/problem+json"
@@ -52,6 +53,8 @@ class ProblemError(Exception):
         self.remedy = remedy or type(self).remedy
         self.headers = dict(headers or {})
         self.extra = extra
+        self.denied: Cause | None = None
+        """Who was denied what by the access table, for the audit."""
 
     def body(self, instance: str, correlation_id: str) -> dict[str, Any]:
         """Return the members of the reply; `instance` is the path that was called."""
