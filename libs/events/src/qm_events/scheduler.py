@@ -58,8 +58,11 @@ class AllocationReturned(EventData):
 
     order: str
     allocation: str
+    nodes: tuple[str, ...] = ()
     pooled: tuple[str, ...]
     quarantined: tuple[str, ...]
+    reason: str = ""
+    """Why cards are quarantined."""
     returned_at: UtcTime
 
 

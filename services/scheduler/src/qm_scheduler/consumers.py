@@ -1,0 +1,85 @@
+"""Facts of others, and what they ask of the scheduler; and the service as one value (`SCHEDULER`).
+
+Each reaction is harmless when its fact comes late, early or twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from qm_events import Event, EventData
+from qm_events.admission import OrderAdmitted
+from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested
+from qm_events.ids import stream_name
+from qm_events.provisioner import EnvironmentQuarantined, EnvironmentValidated
+from qm_events.scheduler import AllocationReturned
+from qm_scheduler.board import Board
+from qm_scheduler.domain import DECIDERS, Enqueue, Return, Withdraw
+from qm_scheduler.inventory import ReturnCards
+from qm_scheduler.projections import PROJECTIONS
+from qm_scheduler.settle import settle
+from qm_service.model import Act, Definition, Reaction
+
+
+def _on_order(order: str, command: Any) -> Sequence[Act]:
+    return (Act(stream_name("allocation", order), command),)
+
+
+def _withdraw(order: str, cause: Literal["cancelled", "expired", "released"], at: datetime) -> Sequence[Act]:
+    return _on_order(order, Withdraw(order, cause, at))
+
+
+def _admitted(event: Event[OrderAdmitted]) -> Sequence[Act]:
+    fact = event.data
+    return _on_order(fact.order, Enqueue(fact.order, fact.request, fact.submitted_at))
+
+
+def _cancel(event: Event[OrderCancelRequested]) -> Sequence[Act]:
+    return _withdraw(event.data.order, "cancelled", event.data.requested_at)
+
+
+def _release(event: Event[OrderReleaseRequested]) -> Sequence[Act]:
+    return _withdraw(event.data.order, "released", event.data.requested_at)
+
+
+def _expired(event: Event[OrderExpired]) -> Sequence[Act]:
+    return _withdraw(event.data.order, "expired", event.data.expired_at)
+
+
+def _validated(event: Event[EnvironmentValidated]) -> Sequence[Act]:
+    fact = event.data
+    clean = tuple(card for card in fact.clean if card not in fact.suspect)
+    reason = "reported suspect, or sick when it came back"
+    return _on_order(fact.order, Return(fact.order, fact.allocation, clean, reason, fact.validated_at))
+
+
+def _quarantined(event: Event[EnvironmentQuarantined]) -> Sequence[Act]:
+    fact = event.data
+    reason = f"{fact.step}: {fact.error}"
+    return _on_order(fact.order, Return(fact.order, fact.allocation, (), reason, fact.quarantined_at))
+
+
+def _returned(event: Event[AllocationReturned]) -> Sequence[Act]:
+    fact = event.data
+    command = ReturnCards(fact.allocation, fact.pooled, fact.reason, fact.returned_at)
+    return tuple(Act(stream_name("node", node), command) for node in fact.nodes)
+
+
+REACTIONS: Mapping[type[EventData], Reaction] = {
+    OrderAdmitted: _admitted,
+    OrderCancelRequested: _cancel,
+    OrderReleaseRequested: _release,
+    OrderExpired: _expired,
+    EnvironmentValidated: _validated,
+    EnvironmentQuarantined: _quarantined,
+    AllocationReturned: _returned,
+}
+
+SCHEDULER = Definition(
+    name="scheduler",
+    deciders=DECIDERS,
+    projections=PROJECTIONS,
+    reactions=REACTIONS,
+    settle=settle,
+    new_index=Board,
+)

@@ -1,0 +1,150 @@
+"""What is known of a node and its cards, as a fold of the facts on `node/<node>`; `inventory` has the commands.
+
+What several sources say of a card is kept apart; the worst of it is the card's health.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from qm_events import EventData
+from qm_events.scheduler import (
+    CardCleared,
+    CardHealthChanged,
+    CardsHeld,
+    CardSpec,
+    CardsReturned,
+    NodeCordoned,
+    NodeRegistered,
+    NodeUncordoned,
+)
+from qm_events.specs import Health
+
+SEVERITY = (Health.HEALTHY, Health.UNKNOWN, Health.SUSPECT, Health.FAILED)
+"""From best to worst."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one source said last of one card."""
+
+    health: Health
+    code: str
+    message: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card, who holds it and what is wrong with it."""
+
+    card: str
+    accelerator: str
+    memory_mib: int
+    health: Health = Health.HEALTHY
+    seen: dict[str, Observation] = field(default_factory=dict)
+    """By source."""
+    allocation: str | None = None
+    quarantine: str | None = None
+    """Why it is isolated until an operator clears it."""
+    present: bool = True
+    """False: the node was described anew without it; gone as soon as nobody holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What an allocation holds on the node beside its cards."""
+
+    order: str
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The state of a node's stream, and its document. Never registered: `node` is empty."""
+
+    node: str = ""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    rack: str | None = None
+    domain: str | None = None
+    cordon: str | None = None
+    """Why it takes no new work."""
+    cards: dict[str, Card] = field(default_factory=dict)
+    """By card id, sorted."""
+    holdings: dict[str, Holding] = field(default_factory=dict)
+    """By allocation."""
+
+
+def _with(node: Node, cards: Iterable[Card], **changes: Any) -> Node:
+    return replace(node, cards={**node.cards, **{card.card: card for card in cards}}, **changes)
+
+
+def _registered(node: Node, fact: NodeRegistered) -> Node:
+    kept = {card.card: replace(card, present=False) for card in node.cards.values() if card.allocation is not None}
+    told = {spec.card: _described(node.cards.get(spec.card), spec) for spec in fact.cards}
+    return replace(
+        node,
+        node=fact.node,
+        cpu_milli=fact.cpu_milli,
+        memory_mib=fact.memory_mib,
+        rack=fact.rack,
+        domain=fact.domain,
+        cards=dict(sorted({**kept, **told}.items())),
+    )
+
+
+def _described(known: Card | None, spec: CardSpec) -> Card:
+    if known is None:
+        return Card(spec.card, spec.accelerator, spec.memory_mib)
+    return replace(known, accelerator=spec.accelerator, memory_mib=spec.memory_mib, present=True)
+
+
+def _health_changed(node: Node, fact: CardHealthChanged) -> Node:
+    card = node.cards[fact.card]
+    seen = {**card.seen, fact.source: Observation(fact.health, fact.code, fact.message, fact.observed_at)}
+    worst = max((observation.health for observation in seen.values()), key=SEVERITY.index)
+    return _with(node, [replace(card, seen=dict(sorted(seen.items())), health=worst)])
+
+
+def _held(node: Node, fact: CardsHeld) -> Node:
+    for card in fact.cards:
+        if (holder := node.cards[card].allocation) is not None:
+            raise ValueError(f"card {card} is held by {holder} and given to {fact.allocation}")
+    cards = [replace(node.cards[card], allocation=fact.allocation) for card in fact.cards]
+    holding = Holding(fact.order, fact.cpu_milli, fact.memory_mib)
+    return _with(node, cards, holdings={**node.holdings, fact.allocation: holding})
+
+
+def _returned(node: Node, fact: CardsReturned) -> Node:
+    cards = dict(node.cards)
+    for card in (*fact.pooled, *fact.quarantined):
+        if not cards[card].present:
+            del cards[card]
+            continue
+        isolated = fact.reason if card in fact.quarantined else cards[card].quarantine
+        cards[card] = replace(cards[card], allocation=None, quarantine=isolated)
+    holdings = {key: holding for key, holding in node.holdings.items() if key != fact.allocation}
+    return replace(node, cards=cards, holdings=holdings)
+
+
+def _cleared(node: Node, fact: CardCleared) -> Node:
+    return _with(node, [replace(node.cards[fact.card], quarantine=None)])
+
+
+FACTS: Mapping[type[EventData], Callable[[Node, Any], Node]] = {
+    NodeRegistered: _registered,
+    NodeCordoned: lambda node, fact: replace(node, cordon=fact.reason),
+    NodeUncordoned: lambda node, _: replace(node, cordon=None),
+    CardHealthChanged: _health_changed,
+    CardsHeld: _held,
+    CardsReturned: _returned,
+    CardCleared: _cleared,
+}
+
+
+def evolve(node: Node, fact: Any) -> Node:
+    """Return the node after a fact. Raises ValueError for a card given twice, KeyError for one that is not there."""
+    return FACTS[type(fact)](node, fact)

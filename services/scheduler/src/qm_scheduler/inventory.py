@@ -1,0 +1,212 @@
+"""What can be asked of a node: streams `node/<node>`.
+
+Health never decides under a lease: a card that fails in use stays held and is isolated when it comes back. A repetition
+of what a source said last is no new fact, else heartbeats would fill the log.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from qm_events.scheduler import (
+    CardCleared,
+    CardHealthChanged,
+    CardsHeld,
+    CardSpec,
+    CardsReturned,
+    NodeCordoned,
+    NodeRegistered,
+    NodeUncordoned,
+)
+from qm_events.specs import Health
+from qm_scheduler.fleet import Card, Node, Observation, evolve
+from qm_service.model import Context, Decider, Decision, Rejected
+
+# ---- commands
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Register the node, or describe it anew."""
+
+    description: NodeRegistered
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """Take no new work."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """Take work again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """A source saw something on one card, or (card None) on all cards of the node."""
+
+    card: str | None
+    source: str
+    health: Health
+    code: str
+    message: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCards:
+    """Give the cards to an allocation."""
+
+    order: str
+    allocation: str
+    cards: tuple[str, ...]
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnCards:
+    """The allocation is over: cards that are not in `pooled` are isolated."""
+
+    allocation: str
+    pooled: tuple[str, ...]
+    reason: str
+    returned_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Take a card out of quarantine."""
+
+    card: str
+
+
+def _unknown(node: Node) -> Rejected | None:
+    return None if node.node else Rejected("node-unknown", "No such node is in the fleet.", "Register it first.")
+
+
+def _describe(node: Node, command: Describe, ctx: Context) -> Decision:
+    told = command.description
+    # The inventory is a set: its order is no change.
+    told = told.model_copy(update={"cards": tuple(sorted(told.cards, key=lambda card: card.card))})
+    for card in told.cards:
+        if (home := ctx.index.home_of(card.card)) not in (None, told.node):
+            return Rejected("card-elsewhere", f"Card {card.card} is on node {home}.", "Take it off that node first.")
+    return [] if node.node and told == _description(node) else [told]
+
+
+def _description(node: Node) -> NodeRegistered:
+    cards = (
+        CardSpec(card=card.card, accelerator=card.accelerator, memory_mib=card.memory_mib)
+        for card in node.cards.values()
+        if card.present
+    )
+    return NodeRegistered(
+        node=node.node,
+        cpu_milli=node.cpu_milli,
+        memory_mib=node.memory_mib,
+        cards=tuple(cards),
+        rack=node.rack,
+        domain=node.domain,
+    )
+
+
+def _cordon(node: Node, command: Cordon, _: Context) -> Decision:
+    if refused := _unknown(node):
+        return refused
+    return [] if node.cordon == command.reason else [NodeCordoned(node=node.node, reason=command.reason)]
+
+
+def _uncordon(node: Node, _command: Uncordon, _: Context) -> Decision:
+    return _unknown(node) or ([] if node.cordon is None else [NodeUncordoned(node=node.node)])
+
+
+def _observe(node: Node, command: Observe, _: Context) -> Decision:
+    if refused := _unknown(node):
+        return refused
+    if command.card is not None and command.card not in node.cards:
+        return Rejected("card-unknown", f"Card {command.card} is not on node {node.node}.")
+    cards = node.cards.values() if command.card is None else (node.cards[command.card],)
+    return [_health(node, card, command) for card in cards if _is_news(card.seen.get(command.source), command)]
+
+
+def _is_news(last: Observation | None, told: Observe) -> bool:
+    if last is None:
+        return True
+    return told.observed_at > last.observed_at and (told.health, told.code) != (last.health, last.code)
+
+
+def _health(node: Node, card: Card, told: Observe) -> CardHealthChanged:
+    return CardHealthChanged(
+        node=node.node,
+        card=card.card,
+        health=told.health,
+        source=told.source,
+        code=told.code,
+        message=told.message,
+        observed_at=told.observed_at,
+    )
+
+
+def _hold(node: Node, command: HoldCards, _: Context) -> Decision:
+    if command.allocation in node.holdings:
+        return []
+    return [
+        CardsHeld(
+            node=node.node,
+            cards=command.cards,
+            order=command.order,
+            allocation=command.allocation,
+            cpu_milli=command.cpu_milli,
+            memory_mib=command.memory_mib,
+        )
+    ]
+
+
+def _return(node: Node, command: ReturnCards, _: Context) -> Decision:
+    if command.allocation not in node.holdings:
+        return []
+    mine = [card for card, state in node.cards.items() if state.allocation == command.allocation]
+    isolated = tuple(card for card in mine if card not in command.pooled)
+    return [
+        CardsReturned(
+            node=node.node,
+            allocation=command.allocation,
+            pooled=tuple(card for card in mine if card in command.pooled),
+            quarantined=isolated,
+            reason=command.reason if isolated else "",
+            returned_at=command.returned_at,
+        )
+    ]
+
+
+def _clear(node: Node, command: Clear, ctx: Context) -> Decision:
+    card = node.cards.get(command.card)
+    if card is None:
+        return Rejected("card-unknown", f"Card {command.card} is not in the fleet.")
+    if card.quarantine is None:
+        return []
+    return [CardCleared(node=node.node, card=card.card, cleared_at=ctx.now)]
+
+
+RULES: Mapping[type, Callable[[Node, Any, Context], Decision]] = {
+    Describe: _describe,
+    Cordon: _cordon,
+    Uncordon: _uncordon,
+    Observe: _observe,
+    HoldCards: _hold,
+    ReturnCards: _return,
+    Clear: _clear,
+}
+
+
+def decide(node: Node, command: Any, ctx: Context) -> Decision:
+    """Answer one command on a node."""
+    return RULES[type(command)](node, command, ctx)
+
+
+NODE = Decider("node", Node(), decide, evolve)

@@ -1,0 +1,125 @@
+"""The documents of the scheduler: `nodes` (the fleet) and `allocations` (every order that it heard of)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from qm_events import Event, EventData
+from qm_events.catalog import OrderExtensionRequested
+from qm_events.provisioner import EnvironmentReady, EnvironmentReleaseStarted
+from qm_events.scheduler import (
+    AllocationAllocated,
+    AllocationQueued,
+    AllocationReturned,
+    AllocationWaiting,
+    AllocationWithdrawn,
+)
+from qm_events.specs import OrderRequest, PlacedUnit, WaitReason
+from qm_scheduler.domain import Phase
+from qm_scheduler.fleet import FACTS as NODE_FACTS
+from qm_scheduler.fleet import Node
+from qm_scheduler.fleet import evolve as evolve_node
+from qm_service.directory import DIRECTORY_PROJECTIONS
+from qm_service.model import Fold, Projection
+
+
+@dataclass(frozen=True, slots=True)
+class OrderDoc:
+    """An order, as the queue and the calendar of lease ends need it."""
+
+    order: str
+    phase: Phase = Phase.UNKNOWN
+    tenant: str = ""
+    project: str = ""
+    request: OrderRequest | None = None
+    submitted_at: datetime | None = None
+    queued_at: datetime | None = None
+    reasons: tuple[WaitReason, ...] = ()
+    """As last told."""
+    since: datetime | None = None
+    allocation: str = ""
+    units: tuple[PlacedUnit, ...] = ()
+    ready_at: datetime | None = None
+    extended_to: datetime | None = None
+    releasing: bool = False
+    """The provisioner began to give the cards back."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in the queue."""
+        return self.phase is Phase.WAITING
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether it holds cards."""
+        return self.phase is Phase.ALLOCATED
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When the lease ends; None = no end is known (yet): a duration counts from READY."""
+        if self.request is None or self.extended_to is not None:
+            return self.extended_to
+        ends = [self.request.expires_at] if self.request.expires_at else []
+        if self.ready_at and self.request.duration_seconds:
+            ends.append(self.ready_at + timedelta(seconds=self.request.duration_seconds))
+        return min(ends, default=None)
+
+
+def _changed(change: Callable[[Any], Mapping[str, Any]]) -> Fold[OrderDoc]:
+    def apply(doc: OrderDoc | None, event: Event[Any]) -> OrderDoc:
+        return replace(doc or OrderDoc(event.key), **change(event.data))
+
+    return Fold(apply)
+
+
+ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
+    AllocationQueued: _changed(
+        lambda fact: {
+            "phase": Phase.WAITING,
+            "tenant": fact.request.tenant,
+            "project": fact.request.project,
+            "request": fact.request,
+            "submitted_at": fact.submitted_at,
+            "queued_at": fact.queued_at,
+        }
+    ),
+    AllocationWaiting: _changed(lambda fact: {"reasons": fact.reasons, "since": fact.since}),
+    AllocationAllocated: _changed(
+        lambda fact: {
+            "phase": Phase.ALLOCATED,
+            "allocation": fact.allocation,
+            "units": fact.units,
+            "reasons": (),
+            "since": None,
+        }
+    ),
+    AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None}),
+    AllocationReturned: _changed(lambda _: {"phase": Phase.RETURNED}),
+    EnvironmentReady: _changed(lambda fact: {"ready_at": fact.ready_at}),
+    EnvironmentReleaseStarted: _changed(lambda _: {"releasing": True}),
+    OrderExtensionRequested: _changed(lambda fact: {"extended_to": fact.expires_at}),
+}
+
+ALLOCATIONS = Projection(
+    name="allocations",
+    version=1,
+    model=OrderDoc,
+    folds=ORDER_FOLDS,
+    resident=lambda doc: doc.is_waiting or doc.is_holding,
+)
+
+
+def _node(doc: Node | None, event: Event[Any]) -> Node:
+    return evolve_node(doc or Node(), event.data)
+
+
+NODES = Projection(
+    name="nodes",
+    version=1,
+    model=Node,
+    folds={fact: Fold(_node) for fact in NODE_FACTS},
+    resident=lambda _: True,
+)
+
+PROJECTIONS: Sequence[Projection[Any]] = (ALLOCATIONS, NODES, *DIRECTORY_PROJECTIONS)

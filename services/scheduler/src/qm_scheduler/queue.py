@@ -1,0 +1,172 @@
+"""Who waits, in which order, and for what: an index over the order documents.
+
+Rank: priority, the highest first, then `submitted_at`, then order id. Orders of one shape form a class; only the head
+of a class can be next, as all behind it fit exactly where it fits. An accelerator type is a lane: the heads of all
+classes that accept the type, by rank.
+
+The rule of passing. A waiting order *claims* a type while ends of leases alone would let it in: its shape fits the
+healthy cards of the fleet with nobody on them. No order takes a card of a type that a better ranked waiting order
+claims, however small it is: so a large order is not starved by a stream of small ones, and waits at most for the leases
+that now run on its types. An order that no end of a lease can let in (no such card, sick cards, no such domain) claims
+nothing, for holding back others would idle good cards without helping it; when the cards are well it claims again, at
+its old rank. An order for other types is never held up.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+from sortedcontainers import SortedList
+
+from qm_events.specs import WaitCode
+from qm_scheduler.projections import OrderDoc
+from qm_scheduler.view import Shape, shape_of
+
+Rank = tuple[int, datetime, str]
+"""What orders the queue; the smaller comes first."""
+
+
+K = TypeVar("K")
+
+
+class Tried(NamedTuple):
+    """A placement that failed: it fails again while `gains` stand and no more types are open."""
+
+    accelerators: tuple[str, ...]
+    gains: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class WaitClass:
+    """The waiting orders of one shape."""
+
+    shape: Shape
+    members: SortedList = field(default_factory=SortedList)
+    """Ranks."""
+    codes: dict[WaitCode | None, SortedList] = field(default_factory=dict)
+    """The same ranks, by the first reason that was told; None = none yet."""
+    tried: Tried | None = None
+    claimed: tuple[tuple[int, ...], tuple[str, ...]] | None = None
+    """The types that the class claims, and the gains at which that was found."""
+
+
+class Waiting(NamedTuple):
+    """One waiting order."""
+
+    rank: Rank
+    shape: Shape
+    code: WaitCode | None
+
+
+@dataclass(slots=True)
+class Queue:
+    """All waiting orders. Every change costs O(log n)."""
+
+    orders: dict[str, Waiting] = field(default_factory=dict)
+    classes: dict[Shape, WaitClass] = field(default_factory=dict)
+    lanes: dict[str, SortedList] = field(default_factory=dict)
+    """accelerator -> ranks of the heads of the classes that accept it."""
+    lines: dict[tuple[str, ...], SortedList] = field(default_factory=dict)
+    """Accepted types -> ranks of all who accept exactly these."""
+    links: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """Classes that accept several types: they tie lanes together."""
+    ranks: SortedList = field(default_factory=SortedList)
+
+    def put(self, order: str, waiting: Waiting | None) -> frozenset[str]:
+        """Follow one order, None = it waits no more; return the lanes whose heads changed."""
+        old = self.orders.get(order)
+        if old and waiting and (old.rank, old.shape) == (waiting.rank, waiting.shape):
+            self._recode(old, waiting)
+            return frozenset()
+        moved = self._remove(old) if old else frozenset()
+        return moved | self._add(waiting) if waiting else moved
+
+    def _recode(self, old: Waiting, new: Waiting) -> None:
+        codes = self.classes[old.shape].codes
+        _take(codes, old.code, old.rank)
+        codes.setdefault(new.code, SortedList()).add(new.rank)
+        self.orders[new.rank[2]] = new
+
+    def _add(self, waiting: Waiting) -> frozenset[str]:
+        rank, shape, code = waiting
+        self.orders[rank[2]] = waiting
+        self.ranks.add(rank)
+        self.lines.setdefault(shape.accelerators, SortedList()).add(rank)
+        group = self.classes.get(shape)
+        if group is None:
+            group = self.classes[shape] = WaitClass(shape)
+            if len(shape.accelerators) > 1:
+                self.links[shape.accelerators] += 1
+        head = group.members[0] if group.members else None
+        group.members.add(rank)
+        group.codes.setdefault(code, SortedList()).add(rank)
+        return self._new_head(group, head)
+
+    def _remove(self, waiting: Waiting) -> frozenset[str]:
+        rank, shape, code = waiting
+        del self.orders[rank[2]]
+        self.ranks.remove(rank)
+        _take(self.lines, shape.accelerators, rank)
+        group = self.classes[shape]
+        head = group.members[0]
+        group.members.remove(rank)
+        _take(group.codes, code, rank)
+        moved = self._new_head(group, head)
+        if not group.members:
+            del self.classes[shape]
+            if len(shape.accelerators) > 1:
+                self.links[shape.accelerators] -= 1
+                self.links += Counter()
+        return moved
+
+    def _new_head(self, group: WaitClass, old: Rank | None) -> frozenset[str]:
+        new = group.members[0] if group.members else None
+        if new == old:
+            return frozenset()
+        for name in group.shape.accelerators:
+            lane = self.lanes.setdefault(name, SortedList())
+            if old is not None:
+                lane.remove(old)
+            if new is not None:
+                lane.add(new)
+        return frozenset(group.shape.accelerators)
+
+    def class_of(self, rank: Rank) -> WaitClass:
+        """Return the class of a waiting order."""
+        return self.classes[self.orders[rank[2]].shape]
+
+    def tied(self, lanes: set[str]) -> list[str]:
+        """Return these lanes and all that a class ties to them, sorted."""
+        found, grown = set(lanes), True
+        while grown:
+            more = {name for types in self.links if found.intersection(types) for name in types}
+            grown = not more <= found
+            found |= more
+        return sorted(found)
+
+    def ahead(self, order: str) -> int:
+        """Return how many waiting orders rank before this one and accept one of its types."""
+        rank, shape, _ = self.orders[order]
+        return sum(
+            line.bisect_left(rank) for types, line in self.lines.items() if set(types).intersection(shape.accelerators)
+        )
+
+    def in_order(self) -> Iterator[str]:
+        """Yield all waiting orders, best rank first."""
+        return (rank[2] for rank in self.ranks)
+
+
+def waiting_of(doc: OrderDoc | None) -> Waiting | None:
+    """Return what the queue keeps of a document; None = it does not wait."""
+    if doc is None or not doc.is_waiting or doc.request is None or doc.submitted_at is None:
+        return None
+    rank = (-doc.request.priority, doc.submitted_at, doc.order)
+    return Waiting(rank, shape_of(doc.request), doc.reasons[0].code if doc.reasons else None)
+
+
+def _take(lists: dict[K, SortedList], key: K, rank: Rank) -> None:
+    lists[key].remove(rank)
+    if not lists[key]:
+        del lists[key]

@@ -1,0 +1,154 @@
+"""The fleet as one question sees it: which node offers how many cards, found without a scan.
+
+A `View` keeps nodes by kind and count of free cards; ties are in the order of a hash of the node id, computed once.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from sortedcontainers import SortedDict, SortedList
+
+from qm_events.specs import OrderRequest, TopologyLevel
+
+Kind = tuple[str, int]
+"""Accelerator type, and memory of one card in MiB."""
+
+
+Kinds = tuple[Kind, ...]
+
+
+class Shape(NamedTuple):
+    """All that decides where an order fits: orders of one shape fit in the same places."""
+
+    accelerators: tuple[str, ...]
+    card_memory_mib: int
+    cards: int
+    """Per unit, as the next two."""
+    cpu_milli: int
+    memory_mib: int
+    units: int
+    within: TopologyLevel | None
+    required: bool
+
+
+class Room(NamedTuple):
+    """What a node offers in one view."""
+
+    node: str
+    free: Mapping[Kind, int]
+    """Cards by kind; no zeros."""
+    cpu_milli: int
+    memory_mib: int
+    rack: bytes
+    domain: bytes
+
+
+class Pick(NamedTuple):
+    """Units on a node, with cards of a kind."""
+
+    node: str
+    kind: Kind
+    units: int
+
+
+def shape_of(request: OrderRequest) -> Shape:
+    """Return the shape of an order."""
+    spec, topology = request.specification, request.topology
+    return Shape(
+        spec.accelerators,
+        spec.accelerator_memory_mib,
+        spec.cards_per_unit,
+        spec.cpu_milli,
+        spec.memory_mib,
+        request.count,
+        topology.within if topology else None,
+        topology.required if topology else False,
+    )
+
+
+def seat(name: str) -> bytes:
+    """Return the place of a node, rack or domain in the fixed order in which ties are broken."""
+    return blake2b(name.encode(), digest_size=8).digest() + name.encode()
+
+
+class View:
+    """Nodes by kind and count of free cards, kept in step by `put`; one answer of placement costs O(levels)."""
+
+    def __init__(self) -> None:
+        self.rooms: dict[bytes, Room] = {}
+        self.levels: dict[Kind, SortedDict] = {}
+        """kind -> cards free on a node -> seats of the nodes."""
+        self.kinds: dict[str, SortedList] = {}
+        """accelerator -> memory sizes that were ever seen."""
+        self.groups: dict[TopologyLevel, dict[bytes, set[bytes]]] = {TopologyLevel.RACK: {}, TopologyLevel.DOMAIN: {}}
+
+    def put(self, key: bytes, room: Room | None) -> None:
+        """Set what the node at seat `key` offers; None = it is gone."""
+        old = self.rooms.pop(key, None)
+        if room is not None:
+            self.rooms[key] = room
+        before, after = (old.free if old else {}), (room.free if room else {})
+        for kind in {*before, *after}:
+            if before.get(kind) != after.get(kind):
+                self._move(key, kind, before.get(kind), after.get(kind))
+        self._regroup(key, old, room)
+
+    def _move(self, key: bytes, kind: Kind, before: int | None, after: int | None) -> None:
+        levels = self.levels.get(kind)
+        if levels is None:
+            levels = self.levels[kind] = SortedDict()
+            self.kinds.setdefault(kind[0], SortedList()).add(kind[1])
+        if before is not None:
+            levels[before].remove(key)
+            if not levels[before]:
+                del levels[before]
+        if after is not None:
+            levels.setdefault(after, SortedList()).add(key)
+
+    def _regroup(self, key: bytes, old: Room | None, new: Room | None) -> None:
+        for level, groups in self.groups.items():
+            before, after = group_of(old, level), group_of(new, level)
+            if before == after:
+                continue
+            if before is not None:
+                groups[before].discard(key)
+                if not groups[before]:
+                    del groups[before]
+            if after is not None:
+                groups.setdefault(after, set()).add(key)
+
+    def kinds_for(self, shape: Shape, accelerators: Iterable[str]) -> Kinds:
+        """Return the kinds of these types that have the memory, the smallest first."""
+        return tuple(
+            (accelerator, memory)
+            for accelerator in accelerators
+            for memory in self.kinds.get(accelerator, ())
+            if memory >= shape.card_memory_mib
+        )
+
+    def best_fit(self, kind: Kind, least: int) -> Iterator[Room]:
+        """Yield the nodes with at least `least` free cards of the kind, the fullest first."""
+        levels = self.levels.get(kind)
+        if levels:
+            for count in levels.irange(least):
+                for key in levels[count]:
+                    yield self.rooms[key]
+
+    def may_hold(self, shape: Shape, kinds: Iterable[Kind]) -> bool:
+        """Return whether the cards alone suffice, node by node: exact but for CPU, memory and topology."""
+        units = 0
+        for kind in kinds:
+            levels = self.levels.get(kind)
+            if levels:
+                units += sum(count // shape.cards * len(levels[count]) for count in levels.irange(shape.cards))
+            if units >= shape.units:
+                return True
+        return False
+
+
+def group_of(room: Room | None, level: TopologyLevel) -> bytes | None:
+    """Return the rack or domain of a node; a node that names none is one by itself."""
+    if room is None:
+        return None
+    return room.rack if level is TopologyLevel.RACK else room.domain
