@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
-from qm_service.runtime import Runtime
 
 from qm_events.envelope import UtcTime
 from qm_events.units import card_hours, card_hours_ratio
@@ -16,9 +15,8 @@ from qm_metering.policy import POLICY, Anomaly, Class, Holding, Moment, OrderUsa
 from qm_metering.problems import WindowReversed
 from qm_metering.projections import ORDERS
 from qm_service.caller import Access, Page
-from qm_service.clock import Clock
-from qm_service.database import Database
 from qm_service.problem import NotFound, ValidationFailed, problems
+from qm_service.runtime import Runtime
 
 
 class Quantity(BaseModel):
@@ -106,7 +104,7 @@ class OrderUsageReport(BaseModel):
     anomalies: list[Anomaly]
 
 
-def routes(runtime: Runtime, database: Database, clock: Clock) -> APIRouter:
+def routes(runtime: Runtime) -> APIRouter:
     """Return the routes of metering."""
     router = APIRouter()
 
@@ -121,10 +119,10 @@ def routes(runtime: Runtime, database: Database, clock: Clock) -> APIRouter:
         to_at: Annotated[UtcTime | None, Query(alias="to")] = None,
     ) -> UsageReport:
         """Held and billable card-hours in a window, by group, of the projects in which the caller has a role."""
-        now, groups = clock.now(), _groups(group_by)
+        now, groups = runtime.clock.now(), _groups(group_by)
         window = _window(from_at, to_at, now)
-        async with database.read() as tx:
-            sums = await queries.usage(tx, groups, window, micros(now), access.scopes())
+        async with runtime.database.read() as tx:
+            sums = await queries.usage(tx, runtime.schema, groups, window, micros(now), access.scopes())
         keys = sorted({key for key, _ in sums if page.after is None or key > page.after})[: page.fetch]
         shown, following = page.cut(keys, lambda key: key)
         return UsageReport(
@@ -144,7 +142,7 @@ def routes(runtime: Runtime, database: Database, clock: Clock) -> APIRouter:
         if found is None:
             raise NotFound("There is no such thing, or you have no role in its project.")
         access.check(found.tenant, found.project)
-        return _order_report(found, clock.now())
+        return _order_report(found, runtime.clock.now())
 
     return router
 

@@ -103,6 +103,11 @@ def outstanding(usage: OrderUsage) -> bool:
     return _wanted(usage)[0] != counting(usage)
 
 
+def stale(usage: OrderUsage) -> frozenset[str]:
+    """Return the ids of the lines that are about to be taken back."""
+    return counting(usage) - _wanted(usage)[0]
+
+
 def live(usage: OrderUsage) -> bool:
     """Whether something of the order is not on the topic yet: it runs, or a line is on its way."""
     wanted, runs = _wanted(usage)

@@ -31,10 +31,11 @@ class Span:
 
 
 def clipped_us(span: Span, window: Span, now_us: int) -> int:
-    """Return how much of `span` lies in `window`; what has no end reaches to `now_us`. Never negative."""
-    start = max(span.start_us, window.start_us)
-    ends = [now_us if end is None else end for end in (span.end_us, window.end_us)]
-    return max(0, min(ends) - start)
+    """Return how much of `span` lies in `window`; a span that still runs reaches to `now_us`. Never negative."""
+    end = now_us if span.end_us is None else span.end_us
+    if window.end_us is not None:
+        end = min(end, window.end_us)
+    return max(0, end - max(span.start_us, window.start_us))
 
 
 def chain(marks_us: list[int], stop_us: int | None) -> list[Span]:

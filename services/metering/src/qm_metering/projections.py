@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from qm_events import Event, EventData
 from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested, OrderSubmitted
@@ -20,8 +20,6 @@ from qm_metering.domain import live
 from qm_metering.intervals import micros
 from qm_metering.policy import Holding, Kind, Moment, OrderUsage, anomalies
 from qm_service.model import Column, Fold, Projection
-
-T = TypeVar("T")
 
 
 class LedgerLine(Value):
@@ -40,10 +38,6 @@ class LedgerLine(Value):
     to_us: int
 
 
-def _with(known: tuple[T, ...], new: T, key: Callable[[T], Any]) -> tuple[T, ...]:
-    return known if new in known else tuple(sorted((*known, new), key=key))
-
-
 def _blank(event: Event[Any]) -> OrderUsage:
     return OrderUsage(order=event.data.order, tenant=event.tenant or "", project=event.project or "")
 
@@ -53,9 +47,11 @@ def _submitted(usage: OrderUsage | None, event: Event[OrderSubmitted]) -> OrderU
     return usage or _blank(event)
 
 
-def _changed(usage: OrderUsage | None, event: Event[Any], change: Callable[[OrderUsage], dict[str, Any]]) -> OrderUsage:
+def _with(usage: OrderUsage | None, event: Event[Any], field: str, new: Any, key: Callable[[Any], Any]) -> OrderUsage:
+    """Return the document with `new` in the sorted set `field`, the same object where it is there already."""
     usage = usage or _blank(event)
-    return usage.model_copy(update=change(usage))
+    known: tuple[Any, ...] = getattr(usage, field)
+    return usage if new in known else usage.model_copy(update={field: tuple(sorted((*known, new), key=key))})
 
 
 def _moment(kind: Kind, at: str, *, of_allocation: bool) -> Fold[OrderUsage]:
@@ -65,7 +61,7 @@ def _moment(kind: Kind, at: str, *, of_allocation: bool) -> Fold[OrderUsage]:
     def apply(usage: OrderUsage | None, event: Event[Any]) -> OrderUsage:
         allocation = allocation_of(event.data) if of_allocation else None
         moment = Moment(at_us=micros(instant_of(event.data)), kind=kind, fact=event.id, allocation=allocation)
-        return _changed(usage, event, lambda known: {"moments": _with(known.moments, moment, attrgetter("rank"))})
+        return _with(usage, event, "moments", moment, attrgetter("rank"))
 
     return Fold(apply)
 
@@ -90,7 +86,8 @@ def _allocated(usage: OrderUsage | None, event: Event[AllocationAllocated]) -> O
             at_us=micros(data.allocated_at), kind=Kind.ALLOCATED, fact=event.id, allocation=data.allocation
         ),
     )
-    return _changed(usage, event, lambda known: {"holdings": _earliest((*known.holdings, holding))})
+    usage = usage or _blank(event)
+    return usage.model_copy(update={"holdings": _earliest((*usage.holdings, holding))})
 
 
 def _earliest(holdings: Iterable[Holding]) -> tuple[Holding, ...]:
@@ -102,11 +99,11 @@ def _earliest(holdings: Iterable[Holding]) -> tuple[Holding, ...]:
 
 
 def _recorded(usage: OrderUsage | None, event: Event[UsageRecorded]) -> OrderUsage:
-    return _changed(usage, event, lambda known: {"recorded": _with(known.recorded, event.data.record, str)})
+    return _with(usage, event, "recorded", event.data.record, str)
 
 
 def _reversed(usage: OrderUsage | None, event: Event[UsageCorrected]) -> OrderUsage:
-    return _changed(usage, event, lambda known: {"reversed": _with(known.reversed, event.data.reverses, str)})
+    return _with(usage, event, "reversed", event.data.reverses, str)
 
 
 def _order(event: Event[Any]) -> Sequence[str]:
