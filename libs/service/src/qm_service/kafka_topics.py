@@ -1,5 +1,6 @@
 """How our topics must be set in Kafka, created so and checked at every start."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,17 +21,20 @@ SETTINGS: Mapping[str, str] = {
     "message.timestamp.type": "LogAppendTime",
 }
 """Kept for ever, never compacted: any other value loses facts, most of them silently."""
+_PROPAGATION_SECONDS = 0.05
 
 
 async def ensure(servers: str, connection: Mapping[str, Any], topics: Sequence[Topic], replication: int) -> None:
     """Create what is missing, then check all. Raises TopicMisconfigured, LogUnavailable."""
+    names = [topic.name for topic in topics]
     async with _admin(servers, connection) as admin:
-        known = await _partitions(admin, [topic.name for topic in topics])
-        await _create(admin, [topic for topic in topics if topic.name not in known], replication)
-        known = await _partitions(admin, [topic.name for topic in topics])
+        # A topic that was created a moment ago may not be known to the broker that is asked.
+        while len(known := await _partitions(admin, names)) < len(names):
+            await _create(admin, [topic for topic in topics if topic.name not in known], replication)
+            await asyncio.sleep(_PROPAGATION_SECONDS)
         for topic in topics:
-            _check(topic.name, "partitions", str(topic.partitions), str(known.get(topic.name, 0)))
-        for name, settings in (await _settings(admin, [topic.name for topic in topics])).items():
+            _check(topic.name, "partitions", str(topic.partitions), str(known[topic.name]))
+        for name, settings in (await _settings(admin, names)).items():
             for setting, wanted in SETTINGS.items():
                 _check(name, setting, wanted, settings.get(setting, ""))
 
@@ -54,8 +58,6 @@ async def _admin(servers: str, connection: Mapping[str, Any]) -> AsyncIterator[A
 
 
 async def _create(admin: AIOKafkaAdminClient, topics: Sequence[Topic], replication: int) -> None:
-    if not topics:
-        return
     # One replica may be away without stopping the writers, where there are enough.
     settings = {**SETTINGS, "min.insync.replicas": str(max(1, replication - 1))}
     wanted = [NewTopic(topic.name, topic.partitions, replication, topic_configs=settings) for topic in topics]
@@ -76,12 +78,13 @@ async def _partitions(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[
 
 
 async def _settings(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-    return {
-        resource[3]: {entry[0]: entry[1] for entry in resource[4]}
-        for response in await admin.describe_configs(wanted)
-        for resource in response.resources
-    }
+    found: dict[str, dict[str, str]] = {}
+    for response in await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in names]):
+        for code, _, _, name, entries in response.resources:
+            if code:
+                raise LogUnavailable(f"the settings of {name} cannot be read: {for_code(code).__name__}")
+            found[name] = {entry[0]: entry[1] for entry in entries}
+    return found
 
 
 def _check(topic: str, setting: str, wanted: str, found: str) -> None:

@@ -79,11 +79,17 @@ class EventLog(Protocol):
     async def read(self, position: Position, limit: int, wait_seconds: float = 0.0) -> list[Record]:
         """Return up to `limit` records from `position` on, in order within a partition, fair over partitions.
 
-        Waits up to `wait_seconds` for the first. Raises PositionLost.
+        Waits up to `wait_seconds` for the first; nothing means that nothing is there. Raises PositionLost.
         """
 
     async def ends(self, topics: Iterable[str]) -> Position:
         """Return the offset after the last readable record of every partition."""
+
+    async def blocked(self) -> Position:
+        """Return how many records of a partition cannot be read yet because a foreign transaction is open.
+
+        Only of partitions that are being read and have some. `ends` leaves them out; they are lag all the same.
+        """
 
     async def starts(self, topics: Iterable[str]) -> Position:
         """Return the first offset of every partition (0 unless something is wrong)."""

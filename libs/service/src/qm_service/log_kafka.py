@@ -81,12 +81,9 @@ class KafkaLog:
         """Return the first offset of every partition."""
         return await self._offsets("beginning_offsets", await self._partitions(topics))
 
-    async def blocked(self, topics: Iterable[str]) -> Position:
-        """Return how many records of a partition lie behind an open transaction, for partitions that are being read."""
-        names = set(topics)
-        return {
-            at: count for reader in self._readers.values() for at, count in reader.blocked().items() if at[0] in names
-        }
+    async def blocked(self) -> Position:
+        """Return how many records of a partition lie behind an open transaction."""
+        return {at: count for reader in self._readers.values() for at, count in reader.blocked().items()}
 
     async def _reader(self, partitions: frozenset[tuple[str, int]]) -> KafkaReader:
         reader = self._readers.pop(partitions, None)

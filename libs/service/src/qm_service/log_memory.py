@@ -58,6 +58,10 @@ class MemoryLog:
         """Return 0 for every partition."""
         return {(topic, i): 0 for topic in topics for i, _ in enumerate(self._partitions(topic))}
 
+    async def blocked(self) -> Position:
+        """Return nothing: there are no transactions here."""
+        return {}
+
     def _partitions(self, topic: str) -> list[list[Record]]:
         if topic not in self._records:
             raise LogUnavailable(f"topic {topic} is missing")

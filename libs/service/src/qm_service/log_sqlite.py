@@ -113,6 +113,10 @@ class SqliteLog:
         """Return 0 for every partition: nothing is ever deleted."""
         return {(topic, i): 0 for topic in topics for i, _ in enumerate(await self._partitions(topic))}
 
+    async def blocked(self) -> Position:
+        """Return nothing: what is not committed has no offset yet."""
+        return {}
+
     async def _partitions(self, topic: str) -> list[int]:
         if topic not in self._ids:
             if not (found := await self._reader.run(_partition_ids, topic)):
