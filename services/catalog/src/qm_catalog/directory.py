@@ -169,6 +169,8 @@ def decide(state: State, command: Declare, _: Context) -> Decision:
 
 def evolve(state: State, data: EventData) -> State:
     """Return the directory after a fact; one that is no directory fact raises KeyError."""
+    if isinstance(data, SubjectErased):
+        state = {key: fact for key, fact in state.items() if not (key[0] == "member" and key[2] == data.subject)}
     return {**state, _KEYS[type(data)](data): data}
 
 

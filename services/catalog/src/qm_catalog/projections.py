@@ -38,8 +38,9 @@ class Fact:
     """A fact of an order, as it was published."""
 
     order: str
-    stream: str
+    topic: str
     version: int
+    time: datetime
     body: str
     """The structured CloudEvent."""
 
@@ -124,7 +125,7 @@ def _always(_: object) -> bool:
 
 
 def _kept(_: Fact | None, event: Event[Any]) -> Fact:
-    return Fact(event.data.order, event.subject, event.version, encode(event).decode())
+    return Fact(event.data.order, event.data.topic, event.version, event.time, encode(event).decode())
 
 
 def _fact_key(event: Event[Any]) -> Sequence[str]:
@@ -178,7 +179,8 @@ def _item(kind: str, model: type, fact: type[EventData], fold: Callable[..., Any
         fact: Fold(fold, lambda event: (name(event.data),)),
         CatalogueItemStatusChanged: Fold(_status, lambda e: (e.data.name,) if e.data.kind == kind else ()),
     }
-    return Projection(name=f"{kind}s", version=1, model=model, folds=folds, resident=_always)
+    columns = {"status": Column[Any](str, lambda item: item.status.value)}
+    return Projection(name=f"{kind}s", version=1, model=model, folds=folds, columns=columns, resident=_always)
 
 
 PROJECTIONS: tuple[Projection[Any], ...] = (

@@ -41,6 +41,8 @@ def _approved(record: Record) -> Answer:
             return "False", "Pending", f"level {asked.level}, policy {asked.policy}", asked.requested_at
     if vetted.approvals:
         last = vetted.approvals[-1]
+        if last.status == "void":
+            return "False", "Void", "the order ended first", vetted.rejected_at or vetted.withdrawn_at
         return "True", "Granted", f"by {last.approver}", last.decided_at
     since = vetted.held_at or vetted.claimed_at or vetted.admitted_at
     return ("True", "NotRequired", "", since) if since else _NOT_YET

@@ -81,6 +81,12 @@ def _decided(status: Literal["granted", "denied", "lapsed"]) -> Change:
     return change
 
 
+def _closed(s: Vetted) -> Changes:
+    """No gate is waited for any more: approvals that are still open are void."""
+    approvals = tuple(replace(a, status="void") if a.status == "pending" else a for a in s.approvals)
+    return dict(gate=None, approvals=approvals)
+
+
 VETTED: Mapping[type[EventData], Change] = {
     admission.ApprovalRequested: _approval_requested,
     admission.ApprovalGranted: _decided("granted"),
@@ -93,11 +99,11 @@ VETTED: Mapping[type[EventData], Change] = {
     admission.OrderAdmitted: lambda _s, _d, at: dict(gate=None, admitted_at=at),
     admission.QuotaCommitted: lambda _s, _d, at: dict(committed_at=at),
     admission.QuotaRefunded: lambda _s, _d, at: dict(refunded_at=at),
-    admission.OrderRejected: lambda _s, d, _: dict(
-        gate=None, violations=d.violations, remedy=d.remedy, rejected_at=d.rejected_at, reject_code=d.code
+    admission.OrderRejected: lambda s, d, _: dict(
+        **_closed(s), violations=d.violations, remedy=d.remedy, rejected_at=d.rejected_at, reject_code=d.code
     ),
-    admission.OrderWithdrawn: lambda _s, d, _: dict(
-        gate=None, withdrawn_at=d.withdrawn_at, withdrawn_by=EndCause(d.cause)
+    admission.OrderWithdrawn: lambda s, d, _: dict(
+        **_closed(s), withdrawn_at=d.withdrawn_at, withdrawn_by=EndCause(d.cause)
     ),
 }
 
@@ -194,14 +200,22 @@ BUILT: Mapping[type[EventData], Change] = {
 # ---- usage
 
 
-def _usage(s: Metered, d: metering.UsageRecorded, _: datetime) -> Changes:
+def _recorded(s: Metered, d: metering.UsageLine, _: datetime) -> Changes:
     old: tuple[Interval, ...] = getattr(s, d.meter)
     if any(known.record == d.record for known in old):
         return {}
     return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us))}
 
 
-METERED: Mapping[type[EventData], Change] = {metering.UsageRecorded: _usage}
+def _corrected(s: Metered, d: metering.UsageCorrected, _: datetime) -> Changes:
+    old: tuple[Interval, ...] = getattr(s, d.meter)
+    return {d.meter: tuple(known for known in old if known.record != d.reverses)}
+
+
+METERED: Mapping[type[EventData], Change] = {
+    metering.UsageRecorded: _recorded,
+    metering.UsageCorrected: _corrected,
+}
 
 # ---- the whole
 

@@ -191,7 +191,9 @@ def _waits_for_quota(record: Record) -> tuple[Reason, ...]:
         Reason(
             code=WaitCode.QUOTA_EXHAUSTED,
             figures=violation.model_dump(),
-            counterfactual=f"{violation.short_by} more of {violation.dimension} at {violation.scope}",
+            counterfactual=f"{violation.short_by} more of {violation.dimension} at {violation.scope}"
+            if violation.short_by
+            else f"the older orders that wait for {violation.dimension} at {violation.scope} go first",
             remedy=vetted.remedy,
             since=vetted.held_at,
         )

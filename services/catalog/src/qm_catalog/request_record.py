@@ -59,7 +59,7 @@ class Approval:
     approvers: tuple[str, ...]
     requested_at: datetime
     lapses_at: datetime | None = None
-    status: Literal["pending", "granted", "denied", "lapsed"] = "pending"
+    status: Literal["pending", "granted", "denied", "lapsed", "void"] = "pending"
     approver: str | None = None
     comment: str = ""
     decided_at: datetime | None = None

@@ -1,0 +1,66 @@
+"""The problems that only the catalog has; the common ones are in `qm_service.problem`."""
+
+from qm_service.problem import ProblemError
+
+
+class AmbiguousProject(ProblemError):
+    """Several tenants in which the caller has a role have a project of this name."""
+
+    code, status, title = "ambiguous-project", 422, "The project is not named uniquely"
+    remedy = "Write the project as `tenant/name`, in a path as `tenant.name`."
+
+
+class UnknownReference(ProblemError):
+    """A field names something that is not in the catalogue, or is retired."""
+
+    code, status, title = "unknown-reference", 422, "A field names something that cannot be ordered"
+    remedy = "Choose one of the names in `choices`."
+
+
+class NotOffered(ProblemError):
+    """Both parts exist, but not together."""
+
+    code, status, title = "not-offered", 422, "This combination is not on offer"
+    remedy = "Choose one of the combinations in `choices`."
+
+
+class NotAnExtension(ProblemError):
+    """The end that is asked for is past, or before the end that is promised."""
+
+    code, status, title = "not-an-extension", 422, "The end cannot be moved there"
+    remedy = "Name a later end; to end the order sooner, release it."
+
+
+class OrderEnded(ProblemError):
+    """The order is at its end, or on the way there."""
+
+    code, status, title = "order-ended", 409, "The order has ended"
+    remedy = "Place a new order."
+
+
+class AlreadyExists(ProblemError):
+    """The name is taken by something else."""
+
+    code, status, title = "already-exists", 409, "The name is taken"
+    remedy = "Choose another name."
+
+
+class UnknownName(ProblemError):
+    """What the request builds on does not exist."""
+
+    code, status, title = "unknown-name", 422, "The request builds on something that does not exist"
+    remedy = "Register or publish it first."
+
+
+class RoleOutOfPlace(ProblemError):
+    """The role has no meaning where it was to be granted."""
+
+    code, status, title = "role-out-of-place", 422, "The role cannot be granted there"
+    remedy = "Operators and auditors belong to the tenant platform, all other roles to the other tenants."
+
+
+class PlatformHasNoProjects(ProblemError):
+    """The tenant of the operators places no orders."""
+
+    code, status, title = "platform-has-no-projects", 422, "The tenant platform has no projects"
+    remedy = "Register the project in the tenant that will use it."

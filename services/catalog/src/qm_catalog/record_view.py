@@ -1,0 +1,223 @@
+"""The record as a person reads it: everything derived from the sections, under the names of the contract."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from qm_catalog.billing import amount, money
+from qm_catalog.ordering import offering_of
+from qm_catalog.projections import OfferingItem
+from qm_catalog.record_conditions import Condition, conditions
+from qm_catalog.record_phase import Phase, Reason, ended_by, phase, reasons, times
+from qm_catalog.request_record import Approval, Interval, Placed, QueueNote, Receipt, Record, Step, promised_end
+from qm_events.specs import (
+    EndCause,
+    FaultReport,
+    OrderRequest,
+    PlacedUnit,
+    Probe,
+    ServiceModel,
+    Specification,
+    Topology,
+)
+from qm_events.units import card_hours, card_hours_ratio
+
+
+class View(BaseModel):
+    """Base of what the record is made of."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class AllocationView(View):
+    """The cards, as long as they are held and after."""
+
+    id: str
+    cards: list[str]
+    nodes: list[str]
+    units: tuple[PlacedUnit, ...]
+    quarantined: tuple[str, ...]
+
+
+class EnvironmentView(View):
+    """What the user enters; `endpoint` is null before it is ready and after access was revoked."""
+
+    endpoint: dict[str, Any] | None
+    planned: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+class MeterView(View):
+    """Recorded use of one meter: exact, and as card-hours in decimal and as a ratio."""
+
+    card_us: int
+    card_hours: str
+    ratio: str
+
+
+class UsageView(View):
+    """`held` counts from ALLOCATED to back in the pool, `billable` from READY to the end that was asked for."""
+
+    held: MeterView
+    billable: MeterView
+
+
+class CostView(View):
+    """The billable use that was recorded, at the price of the instant of use."""
+
+    amount: str
+    currency: str
+    offering: str
+    price_per_card_hour: str
+
+
+class AnomalyView(View):
+    """A fact that came after the end of its stream and changed nothing."""
+
+    topic: str
+    type: str
+    version: int
+    at: datetime
+
+
+class RecordView(View):
+    """One order, from click to recycle."""
+
+    id: str
+    order: str
+    """The same as `id`."""
+    version: int
+    """For `If-Match`."""
+    tenant: str
+    project: str
+    requester: str
+    phase: Phase
+    reason: Reason | None
+    """Why it is not further: the first of `reasons`."""
+    reasons: tuple[Reason, ...]
+    conditions: tuple[Condition, ...]
+    position: int | None
+    """In the queue, where the scheduler told it."""
+    specification: Specification
+    service_model: ServiceModel
+    image: str | None
+    model: str | None
+    count: int
+    cards: int
+    parameters: dict[str, Any]
+    ssh_keys: tuple[str, ...]
+    priority: int
+    preemptible: bool
+    topology: Topology | None
+    duration_seconds: int | None
+    labels: dict[str, str]
+    digest: str
+    approvals: tuple[Approval, ...]
+    allocation: AllocationView | None
+    environment: EnvironmentView | None
+    probes: tuple[Probe, ...]
+    times: Mapping[str, datetime]
+    queue_history: tuple[QueueNote, ...]
+    queue_history_dropped: int
+    usage: UsageView
+    cost: CostView | None
+    """Null where the specification is not on sale."""
+    expires_at: datetime | None
+    ended_by: EndCause | None
+    fault: FaultReport | None
+    receipt: Receipt | None
+    anomalies: tuple[AnomalyView, ...]
+
+
+_TOPICS = {
+    "asked": "orders",
+    "vetted": "admissions",
+    "placed": "allocations",
+    "built": "environments",
+    "metered": "usage",
+}
+
+
+def view(record: Record, offerings: Iterable[OfferingItem]) -> RecordView:
+    """Return what is shown of a record that has its order; ValueError for one that has not."""
+    asked, request = record.asked, record.asked.request
+    if request is None:
+        raise ValueError(f"the order {record.order} itself was not read yet")
+    why = reasons(record)
+    return RecordView.model_construct(
+        id=record.order,
+        order=record.order,
+        version=asked.version,
+        **_request(request),
+        digest=asked.digest,
+        phase=phase(record),
+        reason=why[0] if why else None,
+        reasons=why,
+        conditions=conditions(record),
+        position=next((reason.figures["position"] for reason in why if "position" in reason.figures), None),
+        approvals=record.vetted.approvals,
+        allocation=_allocation(record.placed),
+        environment=_environment(record),
+        probes=record.built.probes,
+        times=times(record),
+        queue_history=record.placed.history,
+        queue_history_dropped=record.placed.history_dropped,
+        usage=UsageView(held=_meter(record.metered.held), billable=_meter(record.metered.billable)),
+        cost=_cost(record, offering_of(offerings, request)),
+        expires_at=promised_end(record),
+        ended_by=ended_by(record),
+        fault=asked.fault,
+        receipt=record.built.receipt,
+        anomalies=_anomalies(record),
+    )
+
+
+def _request(request: OrderRequest) -> dict[str, Any]:
+    shown = {name: getattr(request, name) for name in OrderRequest.model_fields if name != "expires_at"}
+    return shown | {"cards": request.cards}
+
+
+def _allocation(placed: Placed) -> AllocationView | None:
+    if placed.allocation is None:
+        return None
+    return AllocationView(
+        id=placed.allocation,
+        cards=[card for unit in placed.units for card in unit.cards],
+        nodes=sorted({unit.node for unit in placed.units}),
+        units=placed.units,
+        quarantined=placed.quarantined,
+    )
+
+
+def _environment(record: Record) -> EnvironmentView | None:
+    built = record.built
+    if not (built.started_at or built.steps):
+        return None
+    return EnvironmentView(endpoint=built.endpoint, planned=built.planned, steps=built.steps)
+
+
+def _meter(intervals: tuple[Interval, ...]) -> MeterView:
+    total = sum(interval.card_us for interval in intervals)
+    return MeterView(card_us=total, card_hours=card_hours(total), ratio=card_hours_ratio(total))
+
+
+def _cost(record: Record, offering: OfferingItem | None) -> CostView | None:
+    if offering is None:
+        return None
+    newest = offering.prices[-1]
+    return CostView(
+        amount=money(amount(record.metered.billable, offering.prices)),
+        currency=newest.currency,
+        offering=offering.name,
+        price_per_card_hour=str(newest.per_card_hour),
+    )
+
+
+def _anomalies(record: Record) -> tuple[AnomalyView, ...]:
+    return tuple(
+        AnomalyView(topic=topic, type=found.type, version=found.version, at=found.at)
+        for section, topic in _TOPICS.items()
+        for found in getattr(record, section).anomalies
+    )
