@@ -35,8 +35,8 @@ class UsageRecorded(UsageLine):
 
 @event("usage.corrected", version=1, topic=USAGE)
 class UsageCorrected(UsageLine):
-    """A late fact showed that the line `reverses` was wrong: take it off, exactly. What is right, if anything, is recorded in
-    the same step."""
+    """A late fact showed that the line `reverses` was wrong: take it off, exactly. What is right, if anything, is
+    recorded in the same step."""
 
     reverses: str
 

@@ -1,0 +1,115 @@
+"""Why an order waits, in words: what each reason means, which figures come with it and what the reader can do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from qm_events.specs import WaitCode
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a code tells its reader. An order's own reason carries the figures and may better the remedy."""
+
+    meaning: str
+    remedy: str
+    figures: Mapping[str, str] = field(default_factory=dict)
+    given_by: str | None = None
+    """The service that finds it; None: the code is kept for a later release."""
+
+
+REASONS: Mapping[WaitCode, Meaning] = {
+    WaitCode.SPECIFICATION_UNAVAILABLE: Meaning(
+        "The fleet could not take the order even if it were idle and well",
+        "Order a specification that the fleet has, or fewer units",
+        {
+            "accelerators": "the types that would serve",
+            "cards_per_unit": "cards that a unit needs on one node",
+            "requested_units": "units of the order",
+            "units_possible": "units that the fleet could hold",
+            "cards_in_fleet": "cards of these types, in whatever state",
+            "largest_node_cards": "the most cards of one type on one node",
+        },
+        "scheduler",
+    ),
+    WaitCode.QUOTA_EXHAUSTED: Meaning(
+        "A limit of the project or its tenant is used up; one reason a limit",
+        "Release something, order less, or ask for a higher limit",
+        {
+            "scope": "`tenant` or `tenant/project`",
+            "dimension": "what is limited",
+            "limit": "the limit",
+            "used": "what others hold of it",
+            "requested": "what the order needs",
+            "short_by": "how much is missing",
+        },
+        "admission",
+    ),
+    WaitCode.APPROVAL_PENDING: Meaning(
+        "A person must agree and has not yet",
+        "Ask one of the approvers",
+        {"level": "which level of the policy", "approvers": "who may decide", "policy": "the policy that asks"},
+        "admission",
+    ),
+    WaitCode.RESERVATION_NOT_STARTED: Meaning(
+        "The order belongs to a reservation that has not begun", "Wait until the reservation begins"
+    ),
+    WaitCode.MAINTENANCE_WINDOW: Meaning(
+        "The nodes that would fit are under maintenance", "Wait until the maintenance ends, or order another type"
+    ),
+    WaitCode.BACKEND_UNAVAILABLE: Meaning(
+        "The platform that would build the environment does not answer", "Nothing to do: the operators see it"
+    ),
+    WaitCode.WAITING_FOR_PREEMPTION: Meaning(
+        "Cards were taken back for this order and are being cleaned", "Nothing to do: it starts when they are clean"
+    ),
+    WaitCode.HIGHER_PRIORITY_AHEAD: Meaning(
+        "Orders that must be served first wait for the same cards",
+        "Wait, or ask for a higher priority; another accelerator type may be free",
+        {"count": "orders before this one", "position": "its place among them, from 1"},
+        "scheduler",
+    ),
+    WaitCode.HEALTHY_CAPACITY_INSUFFICIENT: Meaning(
+        "It would fit if the cards that are out of service were well",
+        "Nothing to do: the operators see these cards; fewer cards or another type may fit now",
+        {
+            "requested": "cards of the order",
+            "healthy_free": "healthy free cards",
+            "isolated": "cards out of service, by cause",
+        },
+        "scheduler",
+    ),
+    WaitCode.TOPOLOGY_UNSATISFIABLE: Meaning(
+        "There are enough nodes, but no single domain has them",
+        "Make the topology a preference, or order fewer units",
+        {
+            "within": "the domain that is required",
+            "requested_units": "units of the order",
+            "largest_domain": "units that the best domain has room for now",
+            "largest_domain_when_idle": "units that the best domain could ever hold",
+        },
+        "scheduler",
+    ),
+    WaitCode.CAPACITY_FRAGMENTED: Meaning(
+        "There are enough free cards, but too few on each node",
+        "Order smaller units, or wait until leases end",
+        {
+            "requested": "cards of the order",
+            "cards_per_unit": "cards that a unit needs on one node",
+            "free_total": "free cards",
+            "largest_free_on_one_node": "the most free cards of one type on one node",
+        },
+        "scheduler",
+    ),
+    WaitCode.CAPACITY_IN_USE: Meaning(
+        "The cards are simply in use",
+        "Wait for the next lease to end, or order fewer cards or another type",
+        {
+            "requested": "cards of the order",
+            "free": "free cards",
+            "short": "what there is too little of: cards, cpu_milli, memory_mib",
+            "next_end": "when the next lease ends, if that is known",
+        },
+        "scheduler",
+    ),
+}
+"""By rank: the first that holds is the reason."""
