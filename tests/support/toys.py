@@ -1,4 +1,4 @@
-"""Two small services over the real vocabulary: a catalog that takes orders, an admission that admits at most so many cards."""
+"""Two small services over the real vocabulary: a catalog that takes orders, an admission that admits a few cards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

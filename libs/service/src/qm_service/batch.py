@@ -1,9 +1,7 @@
 """One step of the writer: work items in, changes out. Decides and folds in memory; writes nothing."""
 
-import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -11,68 +9,17 @@ from sqlalchemy import select
 
 from qm_events import Event, decode, encode, new_event
 from qm_events.ids import PLATFORM
+from qm_service.attributes import Attributes, Row, asked_by, audit_of, caused_by, idempotency_row
 from qm_service.commands import Cause, IdempotencyMismatch, Outcome, Refused, VersionConflict
 from qm_service.database import Database
-from qm_service.log import Position, Record
-from qm_service.memory import Key, Memory, Stream
-from qm_service.model import Act, Context, Rejected, key_of_stream
-from qm_service.park import ParkPolicy, parked_row
+from qm_service.items import Changes, Command, Input, Item
+from qm_service.memory import Key, Memory, Stream, Target
+from qm_service.model import Act, Context, Rejected
+from qm_service.park import WAITS, ParkPolicy, parked_row
 from qm_service.store import row_of
 
 _ROUNDS = 200
 """How often one batch settles; what is left then is settled by the next one."""
-
-Attributes = dict[str, Any]
-"""Of the envelope: who and what caused a fact."""
-
-
-@dataclass(slots=True, eq=False)
-class Command:
-    """A command of a caller, who waits for `answer`."""
-
-    act: Act
-    cause: Cause
-    answer: asyncio.Future[Outcome]
-    expected: int | None = None
-    refusal: str | None = None
-    """The code with which the call was refused before it came here: to be audited, not carried out."""
-
-
-@dataclass(slots=True, eq=False)
-class Input:
-    """A record of the log, or of the parked ones."""
-
-    record: Record
-    parked: int | None = None
-    """Its row among the parked ones."""
-    error: str | None = None
-    """What it failed with when it was tried."""
-    event: Event[Any] | None = None
-    acts: Sequence[Act] = ()
-
-
-Item = Command | Input
-
-
-@dataclass(slots=True)
-class Changes:
-    """What one transaction has to write, and whom to tell."""
-
-    events: list[Event[Any]] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    documents: dict[Key, Any | None] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-    positions: Position = field(default_factory=dict)
-    idempotency: list[dict[str, Any]] = field(default_factory=list)
-    parked: list[dict[str, Any]] = field(default_factory=list)
-    unparked: list[int] = field(default_factory=list)
-    halted: dict[tuple[str, int], str] = field(default_factory=dict)
-    answers: list[tuple[Command, Outcome | Exception]] = field(default_factory=list)
-    unsettled: bool = False
-
-    def any(self) -> bool:
-        """Tell whether there is something to write."""
-        return bool(self.rows or self.documents or self.seen or self.positions or self.parked or self.unparked)
 
 
 class Batch:
@@ -133,8 +80,7 @@ class Batch:
             foreign.append(item.record.subject)
             acts += item.acts
             if item.event is not None:
-                for name, fold in self._plan.folds.get(item.event.data.wire_type, ()):
-                    keys |= {(name, key): None for key in fold.keys(item.event)}
+                keys |= {(name, key): None for name, key, _ in self._memory.targets(item.event)}
         await self._load(acts, keys, foreign)
         if keyed:
             table = self._memory.schema.idempotency
@@ -170,7 +116,7 @@ class Batch:
         memory.positions[place] = record.offset + 1
         last = memory.seen[record.subject]
         if record.version > last and (item.error is not None or record.subject in memory.parked):
-            self._set_aside(item, item.error or "waits behind an earlier fact of its stream")
+            self._set_aside(item, item.error or WAITS)
         elif record.version > last + 1:
             self._halt(item, f"{record.position}: version {record.version} of {record.subject} follows version {last}")
         elif record.version == last + 1:
@@ -185,7 +131,7 @@ class Batch:
             return
         if item.record.version == last + 1:
             await self._fact(item)
-        self._changes.unparked.append(row)
+        self._changes.unparked[row] = item.record.subject
 
     async def _fact(self, item: Input) -> None:
         record = item.record
@@ -194,7 +140,7 @@ class Batch:
             return
         await self._fold(item.event)
         for act in item.acts:
-            await self._act(act, _caused_by(item.event, record.position))
+            await self._act(act, caused_by(item.event, record.position))
         await self._follow()
 
     def _set_aside(self, item: Input, error: str) -> None:
@@ -225,14 +171,14 @@ class Batch:
             return await self._again(used, cause)
         if command.expected is not None and command.expected != stream.version:
             return VersionConflict(act.stream, command.expected, stream.version)
-        decision = await self._act(act, _asked_by(cause))
+        decision = await self._act(act, asked_by(cause))
         if isinstance(decision, Rejected):
             return Refused(decision)
         outcome = Outcome(act.stream, stream.version, decision)
         if decision and cause.idempotency is not None:
             row = idempotency_row(cause.idempotency, cause.request, act.stream, decision[0].version, stream.version)
             self._changes.idempotency.append(row)
-            self._used = {**self._used, cause.idempotency: _Row(row)}
+            self._used = {**self._used, cause.idempotency: Row(row)}
         await self._follow()
         return outcome
 
@@ -273,19 +219,18 @@ class Batch:
         return event
 
     async def _fold(self, event: Event[Any], *, own: bool = False) -> None:
-        for name, fold in self._plan.folds.get(event.data.wire_type, ()):
-            if own and fold.keys is key_of_stream:
-                self._memory.follow.setdefault(event.subject.partition("/")[0], set()).add(name)
-            documents = self._memory.documents[name]
-            for key in fold.keys(event):
-                if not documents.knows(key):
-                    async with self._database.read() as tx:
-                        await self._memory.load_documents(tx, [(name, key)])
-                old = documents.get(key)
-                new = fold.apply(old, event)
-                if new is not old:
-                    documents.put(key, new)
-                    self._changes.documents[name, key] = new
+        targets = self._memory.targets(event)
+        if own:
+            self._learn(event, targets)
+        if unknown := self._memory.unknown(targets):
+            async with self._database.read() as tx:
+                await self._memory.load_documents(tx, unknown)
+        self._memory.fold(event, targets, self._changes.documents)
+
+    def _learn(self, event: Event[Any], targets: Sequence[Target]) -> None:
+        kind, _, key = event.subject.partition("/")
+        names = {name for name, target, _ in targets if target == key}
+        self._memory.follow.setdefault(kind, set()).update(names)
 
     async def _follow(self) -> None:
         """Run the reactions to own facts, and to the facts that these lead to."""
@@ -293,7 +238,7 @@ class Batch:
             event = self._pending.popleft()
             reaction = self._plan.reactions.get(event.data.wire_type)
             for act in reaction(event) if reaction else ():
-                await self._act(act, _caused_by(event, event.input))
+                await self._act(act, caused_by(event, event.input))
 
     async def _settle(self) -> None:
         settle = self._plan.definition.settle
@@ -311,69 +256,13 @@ class Batch:
         self._changes.unsettled = True
 
     async def _audit(self, command: Command, result: Outcome | Exception, before: int, after: int) -> None:
-        cause, cls = command.cause, self._plan.audit
+        cls = self._plan.audit
         if cls is None:
             return
-        tenant = command.act.tenant or cause.tenant or PLATFORM
+        cause, tenant = command.cause, command.act.tenant or command.cause.tenant or PLATFORM
         name = f"audit-{self._plan.definition.name}/{tenant}"
-        code = command.refusal or _code(result)
         stream = await self._stream(name)
-        data = cls(
-            actor=cause.actor,
-            token=cause.token,
-            action=cause.action or "",
-            resource=command.act.stream,
-            decision="allowed" if code is None else "refused",
-            code=code,
-            before_version=before,
-            after_version=after,
-            audited_at=self._now,
-        )
+        data = audit_of(cls, command, result, before, after, self._now)
         attributes = {"tenant": tenant, "actor": cause.actor, "token": cause.token, "traceparent": cause.traceparent}
         event = self._append(name, stream, max(self._now, stream.time), data, attributes)
         await self._fold(event, own=True)
-
-
-class _Row:
-    """A row that is not written yet, read like one that is."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__.update(values)
-
-
-def idempotency_row(key: str, request: str | None, stream: str, first: int, last: int) -> dict[str, Any]:
-    """Return the row that remembers what a keyed call led to."""
-    return {"key": key, "request": request or "", "stream": stream, "first_version": first, "last_version": last}
-
-
-def _code(result: Outcome | Exception) -> str | None:
-    if isinstance(result, Refused):
-        return result.rejected.code
-    if isinstance(result, VersionConflict):
-        return "version-conflict"
-    return "idempotency-mismatch" if isinstance(result, IdempotencyMismatch) else None
-
-
-def _asked_by(cause: Cause) -> Attributes:
-    return {
-        "tenant": cause.tenant,
-        "project": cause.project,
-        "correlation": cause.correlation,
-        "actor": cause.actor,
-        "token": cause.token,
-        "idempotency": cause.idempotency,
-        "request": cause.request,
-        "traceparent": cause.traceparent,
-    }
-
-
-def _caused_by(event: Event[Any], position: str | None) -> Attributes:
-    return {
-        "tenant": event.tenant,
-        "project": event.project,
-        "correlation": event.correlation,
-        "causation": event.id,
-        "input": position,
-        "actor": "system",
-        "traceparent": event.traceparent,
-    }

@@ -58,7 +58,7 @@ class ManualClock:
         self.set(self._now + by)
 
     async def wait(self, until: datetime | None, limit_seconds: float) -> None:
-        """Return at once when `until` is reached, else when the clock was moved or after `limit_seconds` of real time."""
+        """Return when `until` is reached, when the clock was moved or after `limit_seconds` of real time."""
         if until is not None and until <= self._now:
             return
         try:
@@ -100,7 +100,7 @@ class FileClock:
         """Return when the file says `until`, when it was changed, or after `limit_seconds` of real time."""
         start, deadline = self.now(), time.monotonic() + limit_seconds
         while (now := self.now()) == start and (until is None or now < until) and time.monotonic() < deadline:
-            await asyncio.sleep(min(_POLL_SECONDS, limit_seconds))
+            await asyncio.sleep(min(_POLL_SECONDS, limit_seconds))  # another process moves the file
 
 
 def clock_from(url: str) -> Clock:

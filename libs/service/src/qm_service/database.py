@@ -41,7 +41,10 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that may write; commit at the end, roll back on any exception. Raises DatabaseUnavailable."""
+        """Open a transaction that may write: committed at the end, rolled back on any exception.
+
+        Raises DatabaseUnavailable.
+        """
         async with self._begin(writes=True) as connection:
             yield connection
 
@@ -53,7 +56,7 @@ class Database:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that only reads, and sees one and the same moment throughout. Raises DatabaseUnavailable."""
+        """Open a transaction that only reads, and sees one moment throughout. Raises DatabaseUnavailable."""
         async with self._begin(writes=False, isolation_level="REPEATABLE READ") as connection:
             yield connection
 

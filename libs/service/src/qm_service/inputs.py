@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from qm_service.database import Database
 from qm_service.log import EventLog, Position, PositionLost, Record, first_positions
@@ -53,10 +53,9 @@ async def seed(plan: Plan, schema: Schema, database: Database, log: EventLog, wr
     """
     async with database.read() as tx:
         positions = await load_positions(tx, schema)
-        facts = (
-            await tx.execute(select(func.count()).select_from(select(schema.events.c.id).limit(1).subquery()))
-        ).scalar_one()
-    if not positions and not facts:
+        facts = (await tx.execute(select(schema.events.c.id).limit(1))).first()
+    fresh = not positions and facts is None
+    if fresh:
         ends = await log.ends([topic.name for topic in plan.own])
         if any(ends.values()):
             raise ReplayNeeded(f"the database of {plan.definition.name} is empty, its topics are not: replay it first")
@@ -68,6 +67,8 @@ async def seed(plan: Plan, schema: Schema, database: Database, log: EventLog, wr
     if lost:
         raise PositionLost(f"{', '.join(lost)}: no position, though others of the topic have one")
     new = {place: 0 for place in wanted if place[0] not in known}
-    if new:
+    if new or fresh:
         async with database.write() as tx:
             await writes.positions(tx, new)
+            if fresh:
+                await writes.built(tx, plan.definition.projections)

@@ -33,8 +33,12 @@ class Lease:
         self._since = 0.0
 
     async def acquire(self) -> bool:
-        """Take the lease if it is free or its holder stopped; call again until it is ours. Raises DatabaseUnavailable."""
+        """Take the lease if it is free or its holder stopped; ask again until it is. Raises DatabaseUnavailable."""
         table = self._table
+        async with self._database.read() as tx:
+            row = (await tx.execute(select(table).where(table.c.service == self._service))).first()
+        if row is not None and not self._may_take(row.holder, row.epoch, row.beat):
+            return False
         async with self._database.write() as tx:
             row = (await tx.execute(select(table).where(table.c.service == self._service).with_for_update())).first()
             if row is None:
@@ -74,7 +78,7 @@ class Lease:
 
 
 def _is_dead(holder: str) -> bool:
-    """Tell whether a holder on this machine has ended: then nobody waits for it to time out (an SQLite file is local)."""
+    """Tell whether a holder has ended: an SQLite file is local, so nobody has to wait for the time-out."""
     host, pid, _ = holder.split(" ")
     if host != socket.gethostname() or int(pid) == os.getpid():
         return False

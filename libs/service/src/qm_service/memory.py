@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from qm_events import Event
 from qm_service.log import Position
-from qm_service.model import Index
+from qm_service.model import Fold, Index
 from qm_service.plan import Plan
 from qm_service.schema import Schema
 from qm_service.store import SqlEventStore, chunks
@@ -20,6 +21,8 @@ from qm_service.store import SqlEventStore, chunks
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 Key = tuple[str, str]
 """(projection, key)"""
+Target = tuple[str, str, Fold[Any]]
+"""(projection, key, how)"""
 
 
 @dataclass(slots=True)
@@ -122,6 +125,26 @@ class Memory:
         self.index = make() if make else None
         self.documents = {name: Documents(name, self.plan, self.index) for name in self.plan.projections}
         self.view = View(self.documents)
+
+    def targets(self, event: Event[Any]) -> list[Target]:
+        """Return which documents a fact is folded into, and how."""
+        folds = self.plan.folds.get(event.data.wire_type, ())
+        return [(name, key, fold) for name, fold in folds for key in fold.keys(event)]
+
+    def unknown(self, targets: Iterable[Target]) -> list[Key]:
+        """Return the documents that have to be loaded before `fold`."""
+        return [(name, key) for name, key, _ in targets if not self.documents[name].knows(key)]
+
+    def fold(self, event: Event[Any], targets: Sequence[Target], changed: dict[Key, Any | None]) -> None:
+        """Fold a fact into its documents, all or none; `changed` collects those that are not what they were."""
+        folded: list[tuple[str, str, Any | None]] = []
+        for name, key, fold in targets:
+            old = self.documents[name].get(key)
+            if (new := fold.apply(old, event)) is not old:
+                folded.append((name, key, new))
+        for name, key, new in folded:
+            self.documents[name].put(key, new)
+            changed[name, key] = new
 
     def has_all(self, streams: Iterable[str], keys: Iterable[Key], foreign: Iterable[str]) -> bool:
         """Tell whether all of these are here, so that no transaction is needed to load them."""

@@ -1,4 +1,4 @@
-"""What to do with a record that a rule cannot handle: one bad fact delays its own stream, or (for billing) its partition."""
+"""What becomes of a record that a rule cannot handle: it delays its own stream, or (for billing) its partition."""
 
 from datetime import datetime
 from enum import Enum
@@ -17,6 +17,9 @@ class ParkPolicy(Enum):
 
 PARK_STREAM = ParkPolicy.PARK_STREAM
 HALT_PARTITION = ParkPolicy.HALT_PARTITION
+
+
+WAITS = "waits behind an earlier fact of its stream"
 
 
 def parked_row(record: Record, error: str, now: datetime) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, select, tuple_
 
+from qm_service.commands import Unavailable
 from qm_service.database import Database
 from qm_service.plan import Plan
 from qm_service.schema import Schema, column_value
@@ -21,7 +22,7 @@ class Between:
 
 
 class Reader:
-    """The documents as of the last commit. Every call raises DatabaseUnavailable."""
+    """The documents as of the last commit. Calls raise DatabaseUnavailable, and Unavailable while a table is built."""
 
     def __init__(self, plan: Plan, schema: Schema, database: Database) -> None:
         self._plan = plan
@@ -36,10 +37,9 @@ class Reader:
         """Return the documents that exist, by key."""
         table, adapter = self._schema.documents[projection], self._plan.adapters[projection]
         found: dict[str, Any] = {}
-        async with self._database.read() as tx:
-            for some in chunks(list(dict.fromkeys(keys))):
-                rows = await tx.execute(select(table.c.key, table.c.doc).where(table.c.key.in_(some)))
-                found |= {key: adapter.validate_json(raw) for key, raw in rows}
+        for some in chunks(list(dict.fromkeys(keys))):
+            rows = await self._rows(projection, select(table.c.key, table.c.doc).where(table.c.key.in_(some)))
+            found |= {key: adapter.validate_json(raw) for key, raw in rows}
         return found
 
     async def page(
@@ -65,8 +65,21 @@ class Reader:
             place = tuple_(*self._values(projection, order, after), types=[column.type for column in columns])
             query = query.where(tuple_(*columns) < place if descending else tuple_(*columns) > place)
         query = query.order_by(*(column.desc() if descending else column for column in columns))
+        return [(key, adapter.validate_json(raw)) for key, raw in await self._rows(projection, query.limit(limit))]
+
+    async def _rows(self, projection: str, query: Select[Any]) -> Sequence[Any]:
+        """Run a query that sees nothing of a table that is being built or is out of date."""
+        built, version = self._schema.built.c, self._plan.projections[projection].version
+        in_place = select(built.version).where(built.name == projection, built.version == version)
         async with self._database.read() as tx:
-            return [(key, adapter.validate_json(raw)) for key, raw in await tx.execute(query.limit(limit))]
+            rows: Sequence[Any] = (await tx.execute(query.where(in_place.exists()))).all()
+            if rows:
+                return rows
+            if (await tx.execute(in_place)).first() is None:
+                raise Unavailable(f"{projection} version {version} is not in place")
+            # It may have come into place between the two looks.
+            rows = (await tx.execute(query.where(in_place.exists()))).all()
+            return rows
 
     def place(self, projection: str, order: Sequence[str], key: str, document: Any) -> tuple[Any, ...]:
         """Return where a document stands in an order: the `after` of the page that follows it."""

@@ -38,7 +38,7 @@ class Relay:
         self.wake.set()
 
     async def run_once(self) -> bool:
-        """Publish what is there, up to a batch; False when there was nothing. Raises DatabaseUnavailable, LogUnavailable."""
+        """Publish a batch; False when there was nothing to publish. Raises DatabaseUnavailable, LogUnavailable."""
         async with self._database.read() as tx:
             found = await self._store.after(tx, self.cursor, _BATCH)
         if not found:

@@ -3,24 +3,26 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import datetime
 from time import monotonic
 from typing import Any
 
 from qm_events import Event
-from qm_service.batch import Command, Input, Item
 from qm_service.clock import Clock
 from qm_service.commands import NOBODY, Cause, IdempotencyMismatch, Outcome, Refused, Unavailable, VersionConflict
 from qm_service.database import Database, DatabaseUnavailable
 from qm_service.inputs import Inputs, ReplayNeeded, seed
+from qm_service.items import Command, Input, Item
 from qm_service.lease import Lease, LeaseLost
 from qm_service.log import EventLog, LogUnavailable, PositionLost, Record, TopicMisconfigured
 from qm_service.model import Act, Context, Definition
 from qm_service.park import HALT_PARTITION, PARK_STREAM, ParkPolicy
 from qm_service.plan import plan_of
 from qm_service.reader import Reader
+from qm_service.rebuild import Busy, Outdated, upgrade
+from qm_service.refold import BrokenHistory
 from qm_service.relay import Relay
 from qm_service.schema import create, schema_of
 from qm_service.status import Status, Watch
@@ -45,9 +47,11 @@ _QUEUE = 5_000
 """Commands that may wait; beyond that callers are told to come again."""
 _RETRY_SECONDS = 0.5
 _READ_SECONDS = 0.5
+_AGAIN_SECONDS = 1.0
 _START_SECONDS = 3.0
 _STOP_SECONDS = 4.0
-_TROUBLE = (DatabaseUnavailable, LeaseLost, LogUnavailable, PositionLost, ReplayNeeded, TopicMisconfigured)
+_DOWN = (DatabaseUnavailable, LeaseLost, LogUnavailable)
+_TROUBLE = (*_DOWN, PositionLost, ReplayNeeded, TopicMisconfigured, Outdated, Busy, BrokenHistory)
 
 
 class Runtime:
@@ -100,8 +104,9 @@ class Runtime:
         self._rearm = asyncio.Event()
         self._ready = asyncio.Event()
         self._due: datetime | None = None
-        self._tick = False
         self._beaten = 0.0
+        self._created = False
+        self._ensured = False
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self._main: asyncio.Task[None] | None = None
@@ -126,6 +131,8 @@ class Runtime:
         await self._submit(Act(resource, None), cause, None, code)
 
     async def _submit(self, act: Act, cause: Cause, expected: int | None, refusal: str | None = None) -> Outcome:
+        if self.stepped and self._writer.memory is None and not self._stopping:
+            await self._begin()
         if self._writer.memory is None or self._stopping:
             raise Unavailable("this process is not the writer, or its database is down")
         if len(self._queue) >= _QUEUE:
@@ -138,6 +145,13 @@ class Runtime:
                 with suppress(DatabaseUnavailable, LeaseLost):
                     await self._turn(())
         return await command.answer
+
+    async def retry(self, items: Sequence[Input]) -> None:
+        """Carry out parked inputs, between two batches. Raises Unavailable, DatabaseUnavailable."""
+        async with self._entered:
+            if self._writer.memory is None:
+                raise Unavailable("this process is not the writer, or its database is down")
+            await self._writer.process(items)
 
     def context(self) -> Context:
         """Return what a decision would see now: for queries that look at resident documents and the index.
@@ -180,7 +194,6 @@ class Runtime:
             halted = self._inputs.halted
             items = [self._queue.popleft() for _ in range(min(len(self._queue), self._batch))]
             items += [Input(record) for record in records if (record.topic, record.partition) not in halted]
-            self._tick = False
             done = await self._writer.process(items)
             self._due = self._writer.due()
             self._rearm.set()
@@ -233,17 +246,25 @@ class Runtime:
 
     async def _begin(self) -> bool:
         """Become the writer, if nobody else is. Raises what is in the way."""
-        await create(self.database, self.schema)
+        if not self._created:
+            await create(self.database, self.schema)
+            self._created = True
+        with suppress(LogUnavailable):
+            await self._ensure_topics()
+        await upgrade(self.definition, self.database, self.log)
         if not await self._lease.acquire():
             return False
-        with suppress(LogUnavailable):
-            await self.log.ensure_topics([*self.plan.own, *self.plan.inputs])
         await seed(self.plan, self.schema, self.database, self.log, self._writer.writes)
         await self._relay.load()
-        await self._writer.load()
+        self._inputs.reset((await self._writer.load()).positions)
         self._beaten = monotonic()
         self._due = self._writer.due()
         return True
+
+    async def _ensure_topics(self) -> None:
+        if not self._ensured:
+            await self.log.ensure_topics([*self.plan.own, *self.plan.inputs])
+            self._ensured = True
 
     async def _run(self) -> None:
         while not self._stopping:
@@ -264,12 +285,15 @@ class Runtime:
 
     async def _serve(self) -> None:
         """Run all four until one of them fails or the runtime stops."""
-        loops = {"reader": self._read, "relay": self._publish, "ticker": self._ticker, "watch": self._watch.run}
-        self._tasks = [asyncio.create_task(loop(), name=name) for name, loop in loops.items()]
+        loops = [self._write, self._read, self._publish, self._ticker, self._watch.run]
         self._records = ()
         self._wanted.set()
+        self._wake.set()
+        self._tasks = [asyncio.create_task(loop(), name=loop.__name__) for loop in loops]
         try:
-            await self._write()
+            done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -290,6 +314,7 @@ class Runtime:
         while True:
             await self._wanted.wait()
             try:
+                await self._ensure_topics()
                 records = await self._inputs.read(self._batch, _READ_SECONDS)
                 self._watch.well("log")
             except (LogUnavailable, PositionLost) as error:
@@ -307,8 +332,10 @@ class Runtime:
         while True:
             self._relay.wake.clear()
             try:
+                await self._ensure_topics()
                 while await self._relay.run_once():
-                    self._watch.well("relay")
+                    pass
+                self._watch.well("relay")
             except (LogUnavailable, DatabaseUnavailable, TopicMisconfigured) as error:
                 self._watch.trouble("relay", error)
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -320,17 +347,15 @@ class Runtime:
     async def _ticker(self) -> None:
         """Wake the writer when something is due, and keep the lease alive when nothing happens."""
         interval = self._lease.seconds / 3
+        served: datetime | None = None
+        again = 0.0
         while True:
             self._rearm.clear()
-            waits = [self.clock.wait(self._due, interval), self._rearm.wait()]
-            tasks = [asyncio.ensure_future(wait) for wait in waits]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=interval)
-            finally:
-                for task in tasks:
-                    task.cancel()
-            if self._is_due() and not self._tick:
-                self._tick = True
+            # What is still due after the writer looked gets another look in a while, not at once.
+            until = None if self._due == served else self._due
+            await _first(self.clock.wait(until, min(interval, _AGAIN_SECONDS)), self._rearm.wait())
+            if self._is_due() and (self._due != served or monotonic() >= again):
+                served, again = self._due, monotonic() + _AGAIN_SECONDS
                 self._wake.set()
             if monotonic() - self._beaten >= interval:
                 await self._beat()
@@ -345,3 +370,13 @@ class Runtime:
             item = self._queue.popleft()
             if isinstance(item, Command) and not item.answer.done():
                 item.answer.set_exception(Unavailable(why))
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Return when one of the coroutines has ended; cancel the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -36,11 +36,11 @@ class Instant(TypeDecorator[datetime]):
     impl = BigInteger
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int:
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> int:
         """Return the microseconds."""
         return _LOWEST if value is None else (value - _ZERO) // timedelta(microseconds=1)
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: int | None, _dialect: Dialect) -> datetime | None:
         """Return the instant."""
         return None if value is None or value == _LOWEST else _ZERO + timedelta(microseconds=value)
 
@@ -74,7 +74,7 @@ class Schema:
     parked: Table
     effects: Table
     built: Table
-    """The projections that are in step with the writer, by name and version."""
+    """Which version of each projection is in step with the writer."""
     documents: Mapping[str, Table]
     """By name of the projection."""
 
@@ -148,7 +148,7 @@ def _common() -> dict[str, tuple[Any, ...]]:
             Column("done_at", Instant, nullable=False),
             Column("result", Text, nullable=False),
         ),
-        "built": (Column("name", String, primary_key=True), Column("version", Integer, primary_key=True)),
+        "built": (Column("name", String, primary_key=True), Column("version", Integer, nullable=False)),
     }
 
 

@@ -56,7 +56,7 @@ class SqlEventStore:
         self._events = schema.events
         self._sqlite = database.sqlite
         # PostgreSQL gives out ids in the order of the inserts, not of the commits: a reader by id alone loses facts.
-        # With the id of the transaction beside it, a reader can stop where an open transaction may still come in between.
+        # With the id of the transaction beside it, a reader can stop where an open transaction may still commit.
         xid: ColumnElement[Any] = (
             bindparam("xid") if self._sqlite else literal_column("pg_current_xact_id()::text::bigint")
         )

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from qm_events import Event
-from qm_service.batch import Batch, Changes, Command, Input, Item
+from qm_service.batch import Batch
 from qm_service.clock import Clock
 from qm_service.commands import Outcome, Unavailable
 from qm_service.database import Database, DatabaseUnavailable
 from qm_service.inputs import Inputs
+from qm_service.items import Changes, Command, Input, Item
 from qm_service.lease import Lease, LeaseLost
 from qm_service.memory import Memory
 from qm_service.model import Context
@@ -19,7 +20,7 @@ from qm_service.plan import Plan
 from qm_service.relay import Relay
 from qm_service.schema import Schema
 from qm_service.store import SqlEventStore
-from qm_service.writes import RELAY, Writes, load_memory, load_parked
+from qm_service.writes import RELAY, Writes, load_memory, still_parked
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +66,6 @@ class Writer:
             memory = Memory(self._plan, self._schema, self.store, _CAPACITY)
             async with self._database.read() as tx:
                 await load_memory(tx, memory)
-            self._inputs.reset(memory.positions)
             self.memory = memory
         return self.memory
 
@@ -160,11 +160,11 @@ class Writer:
             cursor = self._relay.cursor
             if cursor != self._relay.saved:
                 await self.writes.cursor(tx, RELAY, cursor)
-            parked = await load_parked(tx, self._schema) if changes.unparked else None
+            freed = set(changes.unparked.values())
+            freed -= await still_parked(tx, self._schema, list(freed))
         self._relay.saved = cursor
         if self.memory is not None:
-            if parked is not None:
-                self.memory.parked = parked
+            self.memory.parked -= freed
             self.memory.shrink()
 
     def _tell(self, changes: Changes) -> None:

@@ -1,15 +1,17 @@
 """The one transaction of a batch: facts, documents, positions and all the rest, or nothing."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from qm_service.batch import Changes
 from qm_service.database import Database
+from qm_service.items import Changes
 from qm_service.log import Position
 from qm_service.memory import Key, Memory
+from qm_service.model import Projection
 from qm_service.plan import Plan
 from qm_service.schema import Schema, column_value, upsert
 from qm_service.store import Cursor, SqlEventStore, chunks
@@ -28,7 +30,11 @@ class Writes:
         self._seen = upsert(database, schema.seen)
         self._positions = upsert(database, schema.positions)
         self._cursors = upsert(database, schema.cursors)
-        self._idempotency = upsert(database, schema.idempotency)
+        # A rebuild meets the facts of one call in several chunks: the first version stays.
+        keyed = sqlite.insert(schema.idempotency) if database.sqlite else postgresql.insert(schema.idempotency)
+        last = {"last_version": keyed.excluded.last_version}
+        self._idempotency = keyed.on_conflict_do_update(index_elements=["key"], set_=last)
+        self._built = upsert(database, schema.built)
         insert = sqlite.insert(schema.parked) if database.sqlite else postgresql.insert(schema.parked)
         self._park = insert.on_conflict_do_nothing(index_elements=["stream", "version"])
         self._documents = {name: upsert(database, table) for name, table in schema.documents.items()}
@@ -38,14 +44,11 @@ class Writes:
         if changes.rows:
             await self._store.insert(tx, changes.rows)
         await self.documents(tx, changes.documents)
-        if changes.seen:
-            await tx.execute(self._seen, [{"stream": s, "version": v} for s, v in changes.seen.items()])
+        await self.seen(tx, changes.seen)
         await self.positions(tx, changes.positions)
-        if changes.idempotency:
-            await tx.execute(self._idempotency, changes.idempotency)
-        if changes.parked:
-            await tx.execute(self._park, changes.parked)
-        for some in chunks(changes.unparked):
+        await self.idempotency(tx, changes.idempotency)
+        await self.park(tx, changes.parked)
+        for some in chunks(list(changes.unparked)):
             await tx.execute(delete(self._schema.parked).where(self._schema.parked.c.id.in_(some)))
 
     async def documents(self, tx: AsyncConnection, documents: dict[Key, Any | None]) -> None:
@@ -82,6 +85,26 @@ class Writes:
             ]
             await tx.execute(self._positions, rows)
 
+    async def seen(self, tx: AsyncConnection, seen: Mapping[str, int]) -> None:
+        """Remember the last folded versions of foreign streams."""
+        if seen:
+            await tx.execute(self._seen, [{"stream": stream, "version": version} for stream, version in seen.items()])
+
+    async def idempotency(self, tx: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
+        """Remember what keyed calls led to."""
+        if rows:
+            await tx.execute(self._idempotency, rows)
+
+    async def park(self, tx: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
+        """Set records aside; one that is there already stays as it is."""
+        if rows:
+            await tx.execute(self._park, rows)
+
+    async def built(self, tx: AsyncConnection, projections: Iterable[Projection[Any]]) -> None:
+        """Say that these versions of projections are in step with the writer."""
+        if rows := [{"name": projection.name, "version": projection.version} for projection in projections]:
+            await tx.execute(self._built, rows)
+
     async def cursor(self, tx: AsyncConnection, name: str, cursor: Cursor) -> None:
         """Remember a place in the event table."""
         await tx.execute(self._cursors, [{"name": name, "xid": cursor[0], "id": cursor[1]}])
@@ -106,8 +129,22 @@ async def load_parked(tx: AsyncConnection, schema: Schema) -> set[str]:
     return {stream for (stream,) in await tx.execute(select(schema.parked.c.stream).distinct())}
 
 
+async def still_parked(tx: AsyncConnection, schema: Schema, streams: Sequence[str]) -> set[str]:
+    """Return those of the streams of which something is parked."""
+    found: set[str] = set()
+    for some in chunks(streams):
+        query = select(schema.parked.c.stream).where(schema.parked.c.stream.in_(some)).distinct()
+        found |= {stream for (stream,) in await tx.execute(query)}
+    return found
+
+
 async def load_memory(tx: AsyncConnection, memory: Memory) -> None:
     """Fill an empty memory."""
     memory.positions = await load_positions(tx, memory.schema)
     memory.parked = await load_parked(tx, memory.schema)
     await memory.load_residents(tx)
+
+
+async def load_built(tx: AsyncConnection, schema: Schema) -> dict[str, int]:
+    """Return which version of each projection is in step with the writer."""
+    return {name: version for name, version in await tx.execute(select(schema.built.c.name, schema.built.c.version))}

@@ -1,7 +1,7 @@
-"""A world for tests: several services on one log in memory, each with its own SQLite, under a clock that is moved by hand.
+"""A world for tests: several services on one log in memory, each with its own SQLite, under a clock moved by hand.
 
-Nothing runs by itself: `execute` carries out a command, `settle` lets all services read, decide and publish until nothing
-is left to do. The same calls give the same facts.
+Nothing runs by itself: `execute` carries out a command, `settle` lets all services read, decide and publish until
+nothing is left to do. The same calls give the same facts.
 """
 
 import asyncio

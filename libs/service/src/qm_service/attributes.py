@@ -1,0 +1,78 @@
+"""Who and what caused a fact: its envelope, its audit, its idempotency key."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from qm_events import Event
+from qm_events.audit import AccessAudited
+from qm_service.commands import Cause, IdempotencyMismatch, Outcome, Refused, VersionConflict
+from qm_service.items import Command
+
+Attributes = dict[str, Any]
+"""Of the envelope."""
+
+
+class Row:
+    """A row that is not written yet, read like one that is."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
+
+
+def idempotency_row(key: str, request: str | None, stream: str, first: int, last: int) -> dict[str, Any]:
+    """Return the row that remembers what a keyed call led to."""
+    return {"key": key, "request": request or "", "stream": stream, "first_version": first, "last_version": last}
+
+
+def audit_of(
+    cls: type[AccessAudited], command: Command, result: Outcome | Exception, before: int, after: int, now: datetime
+) -> AccessAudited:
+    """Return the fact that records a call and what came of it."""
+    code = command.refusal or _code(result)
+    return cls(
+        actor=command.cause.actor,
+        token=command.cause.token,
+        action=command.cause.action or "",
+        resource=command.act.stream,
+        decision="allowed" if code is None else "refused",
+        code=code,
+        before_version=before,
+        after_version=after,
+        audited_at=now,
+    )
+
+
+def _code(result: Outcome | Exception) -> str | None:
+    if isinstance(result, Refused):
+        return result.rejected.code
+    if isinstance(result, VersionConflict):
+        return "version-conflict"
+    return "idempotency-mismatch" if isinstance(result, IdempotencyMismatch) else None
+
+
+def asked_by(cause: Cause) -> Attributes:
+    """Return the attributes of a fact that a caller caused."""
+    return {
+        "tenant": cause.tenant,
+        "project": cause.project,
+        "correlation": cause.correlation,
+        "actor": cause.actor,
+        "token": cause.token,
+        "idempotency": cause.idempotency,
+        "request": cause.request,
+        "traceparent": cause.traceparent,
+    }
+
+
+def caused_by(event: Event[Any], position: str | None) -> Attributes:
+    """Return the attributes of a fact that another fact caused; `position`: the input behind it all."""
+    return {
+        "tenant": event.tenant,
+        "project": event.project,
+        "correlation": event.correlation,
+        "causation": event.id,
+        "input": position,
+        "actor": "system",
+        "traceparent": event.traceparent,
+    }

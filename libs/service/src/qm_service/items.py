@@ -1,0 +1,62 @@
+"""What goes into a batch and what comes out of it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qm_events import Event
+from qm_service.commands import Cause, Outcome
+from qm_service.log import Position, Record
+from qm_service.memory import Key
+from qm_service.model import Act
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """A command of a caller, who waits for `answer`."""
+
+    act: Act
+    cause: Cause
+    answer: asyncio.Future[Outcome]
+    expected: int | None = None
+    refusal: str | None = None
+    """The code with which the call was refused before it came here: to be audited, not carried out."""
+
+
+@dataclass(slots=True, eq=False)
+class Input:
+    """A record of the log, or of the parked ones."""
+
+    record: Record
+    parked: int | None = None
+    """Its row among the parked ones."""
+    error: str | None = None
+    """What it failed with when it was tried."""
+    event: Event[Any] | None = None
+    acts: Sequence[Act] = ()
+
+
+Item = Command | Input
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one transaction has to write, and whom to tell."""
+
+    events: list[Event[Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    documents: dict[Key, Any | None] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+    positions: Position = field(default_factory=dict)
+    idempotency: list[dict[str, Any]] = field(default_factory=list)
+    parked: list[dict[str, Any]] = field(default_factory=list)
+    unparked: dict[int, str] = field(default_factory=dict)
+    """Row among the parked ones -> its stream."""
+    halted: dict[tuple[str, int], str] = field(default_factory=dict)
+    answers: list[tuple[Command, Outcome | Exception]] = field(default_factory=list)
+    unsettled: bool = False
+
+    def any(self) -> bool:
+        """Tell whether there is something to write."""
+        return bool(self.rows or self.documents or self.seen or self.positions or self.parked or self.unparked)
