@@ -84,12 +84,13 @@ class Desk:
             self.settle()
         return [event.data for event in self.facts[before:]]
 
-    def command(self, stream: str, command: Any) -> list[Any] | Rejected:
+    def command(self, stream: str, command: Any, *, settle: bool = True) -> list[Any] | Rejected:
         """Ask over HTTP."""
         before = len(self.facts)
         if rejected := self.act(Act(stream, command)):
             return rejected
-        self.settle()
+        if settle:
+            self.settle()
         return [event.data for event in self.facts[before:]]
 
     def act(self, act: Act) -> Rejected | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qm_admission import quota, remedies
+from qm_admission import dimensions, quota, remedies
 from qm_admission.quota import Scope
 from qm_events.specs import PlacedUnit
 from tests.unit.admission.desk import request
@@ -96,21 +96,21 @@ def test_available_is_the_least_on_the_path_and_names_its_scope() -> None:
     ],
 )
 def test_limits_that_mean_nothing_are_refused(limits: dict[str, int], code: str) -> None:
-    refused = quota.refuse_limits({"cards": 1, **limits})
+    refused = dimensions.refuse_limits({"cards": 1, **limits})
     assert refused is not None
     assert refused.code == code
 
 
 def test_a_refused_dimension_names_those_that_are_known_with_their_units() -> None:
-    refused = quota.refuse_limits({"memory_gib": 1})
+    refused = dimensions.refuse_limits({"memory_gib": 1})
     assert refused is not None
     assert "memory_gib" in refused.detail
     assert "memory_mib (MiB of main memory)" in refused.remedy
 
 
 def test_all_known_dimensions_can_be_limited() -> None:
-    names = {name.replace("<accelerator>", "a100"): 0 for name in quota.DIMENSIONS}
-    assert quota.refuse_limits(names) is None
+    names = {name.replace("<accelerator>", "a100"): 0 for name in dimensions.DIMENSIONS}
+    assert dimensions.refuse_limits(names) is None
 
 
 def test_the_nearest_scope_says_what_happens_over_quota() -> None:

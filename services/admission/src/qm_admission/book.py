@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qm_admission import approval, quota
+from qm_admission import approval, dimensions
 from qm_admission.quota import OverQuota, Quantities
 from qm_events import EventData
 from qm_events.admission import ApprovalPolicy, ApprovalPolicySet, QuotaLimitSet
@@ -46,7 +46,7 @@ def decide(state: Book, command: SetLimits | SetPolicies, ctx: Context) -> Decis
     """Return the change; nothing where it is so already."""
     if isinstance(command, SetPolicies):
         return _set_policies(state, command, ctx)
-    if refused := quota.refuse_limits(command.limits):
+    if refused := dimensions.refuse_limits(command.limits):
         return refused
     limits = dict(sorted(command.limits.items()))
     if state.limits.get(command.project) == (limits, command.over_quota):

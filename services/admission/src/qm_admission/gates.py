@@ -5,10 +5,10 @@ quota while people think; then all amounts are claimed at all scopes at once, or
 the project says so) with every limit in the way.
 """
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 from qm_admission import approval, quota, remedies
+from qm_admission.quota import Answer
 from qm_admission.state import Admission, Phase
 from qm_events import EventData
 from qm_events.admission import (
@@ -29,8 +29,10 @@ def never_fits(order: str, request: OrderRequest, ctx: Context) -> OrderRejected
     """Return the rejection of a request that no refund would ever let in, with every limit that it passes."""
     path = quota.path_of(request.tenant, request.project)
     violations = quota.never_fits(path, ctx.docs.resident("scopes"), quota.amounts_of(request))
-    if not violations:
-        return None
+    return _never_fits(order, request, violations, ctx) if violations else None
+
+
+def _never_fits(order: str, request: OrderRequest, violations: tuple[Violation, ...], ctx: Context) -> OrderRejected:
     return rejection(order, "quota-never-fits", remedies.when_never(request, violations), ctx, violations)
 
 
@@ -60,27 +62,27 @@ def ask(order: str, policy: ApprovalPolicy, submission: Submission, ctx: Context
 
 def claim(state: Admission, order: str, submission: Submission, ctx: Context) -> list[EventData]:
     """Return the claim of all amounts at all scopes, or what stands in the way. An unchanged wait is not said twice."""
-    if never := never_fits(order, submission.request, ctx):
-        return [never]
-    request, scopes = submission.request, ctx.docs.resident("scopes")
+    request, lines = submission.request, ctx.index.lines
     path, amounts = quota.path_of(request.tenant, request.project), quota.amounts_of(request)
-    place, lines = (submission.submitted_at, order), ctx.index.lines
-    blocked = quota.in_the_way(path, scopes, amounts, lambda scope, dimension: lines.ahead(scope, dimension, place))
-    if not blocked:
-        return [
-            QuotaClaimed(order=order, scopes=path, amounts=Amounts(values=amounts)),
-            OrderAdmitted(order=order, request=request, digest=submission.digest, submitted_at=submission.submitted_at),
-        ]
-    if quota.over_quota_of(path, scopes) == "refuse":
-        return [rejection(order, "quota-exceeded", remedies.when_refused(request, blocked), ctx, blocked)]
-    if state.phase is Phase.HELD and _limits(state.blocked) <= _limits(blocked):
-        return []
-    remedy = remedies.when_held(blocked)
-    return [OrderHeld(order=order, violations=blocked, remedy=remedy, held_at=ctx.now, submission=submission)]
-
-
-def _limits(violations: Sequence[Violation]) -> set[tuple[str, str, int]]:
-    return {(it.scope, it.dimension, it.limit) for it in violations}
+    ahead = lines.ahead_of((submission.submitted_at, order))
+    answer, violations = quota.assess(path, ctx.docs.resident("scopes"), amounts, ahead)
+    match answer:
+        case Answer.FITS:
+            return [
+                QuotaClaimed(order=order, scopes=path, amounts=Amounts(values=amounts)),
+                OrderAdmitted(order=order, **dict(submission)),
+            ]
+        case Answer.NEVER_FITS:
+            return [_never_fits(order, request, violations, ctx)]
+        case Answer.REFUSED:
+            return [rejection(order, "quota-exceeded", remedies.when_refused(request, violations), ctx, violations)]
+        case Answer.HELD:
+            if state.phase is Phase.HELD and quota.unchanged(quota.blocks(state.blocked), violations):
+                return []
+            remedy = remedies.when_held(violations)
+            return [
+                OrderHeld(order=order, violations=violations, remedy=remedy, held_at=ctx.now, submission=submission)
+            ]
 
 
 def rejection(

@@ -3,13 +3,13 @@ who has which role. Follows the resident documents and is built anew from them a
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any, Literal
 
 from qm_admission.lines import Lines, Place, Spot
-from qm_admission.quota import path_of
+from qm_admission.quota import Block, Quantities, path_of
 from qm_events.ids import PLATFORM
 
 
@@ -22,13 +22,20 @@ class Waiting:
     project: str
     submitted_at: datetime
     status: Literal["pending_approval", "held"]
-    spots: tuple[Spot, ...] = ()
     lapses_at: datetime | None = None
+    amounts: Quantities = field(default_factory=dict)
+    blocked: tuple[Block, ...] = ()
+    """What holds it; it stands in the line of each."""
 
     @property
     def place(self) -> Place:
         """The rank in every line."""
         return (self.submitted_at, self.order)
+
+    @property
+    def spots(self) -> set[Spot]:
+        """The lines in which it stands."""
+        return {(scope, dimension) for scope, dimension, _ in self.blocked}
 
 
 class AdmissionIndex:
@@ -81,7 +88,6 @@ class AdmissionIndex:
         return waiting is not None and waiting.lapses_at == lapses_at
 
     def _follow_waiting(self, order: str, old: Waiting | None, new: Waiting | None) -> None:
-        # Enter before quitting: whoever keeps a spot never loses the place in its line.
         before, after = _held(old), _held(new)
         if new is None:
             self._waiting.pop(order, None)
@@ -89,15 +95,12 @@ class AdmissionIndex:
             self._waiting[order] = new
             if new.lapses_at:
                 heappush(self._lapses, (new.lapses_at, order))
+        left, joined = before.spots if before else set(), after.spots if after else set()
         if after:
-            kept = set(before.spots) if before else set()
-            self.lines.enter(
-                after.place, path_of(after.tenant, after.project), [s for s in after.spots if s not in kept]
-            )
+            self.lines.enter(after.place, path_of(after.tenant, after.project), joined - left)
         if before:
-            kept = set(after.spots) if after else set()
             path = () if after else path_of(before.tenant, before.project)
-            self.lines.quit(before.place, path, [s for s in before.spots if s not in kept])
+            self.lines.quit(before.place, path, left - joined)
 
     def _follow_subject(self, subject: str, old: Any | None, new: Any | None) -> None:
         for tenant, project, role in old.grants if old else ():

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from heapq import heappop, heappush
 
-from qm_admission.quota import EMPTY, Scope
+from qm_admission.quota import EMPTY, Ahead, Scope
 
 Place = tuple[datetime, str]
 """(submitted_at, order): the rank in every line."""
@@ -55,22 +55,24 @@ class Lines:
         self._under: dict[str, set[Place]] = defaultdict(set)
         self._woken: list[Place] = []
 
-    def ahead(self, scope: str, dimension: str, place: Place) -> bool:
-        """Whether somebody older stands in that line."""
-        line = self._lines[scope].get(dimension) if scope in self._lines else None
-        head = line.head() if line else None
-        return head is not None and head < place
+    def ahead_of(self, place: Place) -> Ahead:
+        """Return whether somebody older than `place` stands in the line of (scope, dimension)."""
+
+        def ahead(scope: str, dimension: str) -> bool:
+            line = self._lines[scope].get(dimension) if scope in self._lines else None
+            head = line.head() if line else None
+            return head is not None and head < place
+
+        return ahead
 
     def enter(self, place: Place, path: Iterable[str], spots: Iterable[Spot]) -> None:
         """Stand in the lines of these spots; `path` are the scopes whose rules concern the order."""
         for scope in path:
             self._under[scope].add(place)
         for scope, dimension in spots:
-            line = self._lines.setdefault(scope, {}).setdefault(dimension, Line())
-            line.join(place)
-            # After a restart this is what looks at every line once more; while running it costs one look a new line.
-            if line.head() == place:
-                heappush(self._woken, place)
+            self._lines.setdefault(scope, {}).setdefault(dimension, Line()).join(place)
+        # After a restart this looks at everybody once: whoever was woken and not yet examined when it stopped.
+        heappush(self._woken, place)
 
     def quit(self, place: Place, path: Iterable[str], spots: Iterable[Spot]) -> None:
         """Leave the lines of these spots; who comes up to the head is woken."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from qm_admission.index import Waiting
-from qm_admission.quota import Scope, post, scope_name
+from qm_admission.quota import Scope, amounts_of, blocks, post, scope_name
 from qm_events import Event
 from qm_events.admission import (
     ApprovalDenied,
@@ -74,8 +74,7 @@ def _asked(_: Waiting | None, event: Event[ApprovalRequested]) -> Waiting | None
 
 
 def _held(_: Waiting | None, event: Event[OrderHeld]) -> Waiting | None:
-    spots = tuple((violation.scope, violation.dimension) for violation in event.data.violations)
-    return _waiting(event, "held", spots=spots)
+    return _waiting(event, "held", blocked=blocks(event.data.violations))
 
 
 def _waiting(event: Event[Any], status: Literal["pending_approval", "held"], **more: Any) -> Waiting | None:
@@ -83,7 +82,15 @@ def _waiting(event: Event[Any], status: Literal["pending_approval", "held"], **m
     if submission is None:
         return None
     request = submission.request
-    return Waiting(event.data.order, request.tenant, request.project, submission.submitted_at, status, **more)
+    return Waiting(
+        order=event.data.order,
+        tenant=request.tenant,
+        project=request.project,
+        submitted_at=submission.submitted_at,
+        status=status,
+        amounts=amounts_of(request),
+        **more,
+    )
 
 
 def _answered(_: Any, __: Event[Any]) -> None:

@@ -8,32 +8,16 @@ all dimensions before any of it is written, so it is taken whole or not at all.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
-
 from qm_events.specs import OrderRequest, PlacedUnit, Violation
-from qm_events.units import DnsLabel
-from qm_service.model import Rejected
 
 OverQuota = Literal["hold", "refuse"]
 Quantities = Mapping[str, int]
 
 PER_ACCELERATOR = "cards/"
-DIMENSIONS: Mapping[str, str] = {
-    "cards": "whole cards",
-    "cards/<accelerator>": "whole cards of one accelerator type",
-    "accelerator_memory_mib": "MiB of accelerator memory",
-    "cpu_milli": "thousandths of a CPU",
-    "memory_mib": "MiB of main memory",
-    "concurrent_orders": "orders from admission to release",
-}
-NOT_ENFORCED = "card_hours_month"
-"""Named by the API, but no limit on it is accepted: a limit that is not enforced would be a lie."""
-LARGEST_LIMIT = 10**15
-"""Below 2**53, so that every reader of JSON sees the same number."""
-
-_ACCELERATOR: TypeAdapter[str] = TypeAdapter(DnsLabel)
+"""Begins the dimension of one accelerator type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +86,31 @@ def over_quota_of(path: Iterable[str], scopes: Mapping[str, Scope]) -> OverQuota
     return said[-1] if said else "hold"
 
 
+class Answer(StrEnum):
+    """What the ledger says to a claim."""
+
+    FITS = "fits"
+    NEVER_FITS = "never-fits"
+    HELD = "held"
+    REFUSED = "refused"
+
+
+Ahead = Callable[[str, str], bool]
+"""Whether an older order waits for (scope, dimension)."""
+
+
+def assess(
+    path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities, ahead: Ahead
+) -> tuple[Answer, tuple[Violation, ...]]:
+    """Return the answer to a claim of all amounts at all scopes at once, and every limit that speaks against it."""
+    if never := never_fits(path, scopes, amounts):
+        return Answer.NEVER_FITS, never
+    found = in_the_way(path, scopes, amounts, ahead)
+    if not found:
+        return Answer.FITS, ()
+    return (Answer.REFUSED if over_quota_of(path, scopes) == "refuse" else Answer.HELD), found
+
+
 def never_fits(path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities) -> tuple[Violation, ...]:
     """Return every limit that the amounts pass even with nothing else in use."""
     return tuple(
@@ -114,9 +123,9 @@ def never_fits(path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quanti
 
 
 def in_the_way(
-    path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities, ahead: Callable[[str, str], bool]
+    path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities, ahead: Ahead
 ) -> tuple[Violation, ...]:
-    """Return every limit that leaves too little now, or at which an older order waits (`ahead(scope, dimension)`)."""
+    """Return every limit that leaves too little now, or at which an older order waits."""
     found = []
     for name in path:
         scope = scopes.get(name, EMPTY)
@@ -149,30 +158,15 @@ def available(path: Iterable[str], scopes: Mapping[str, Scope], dimension: str) 
     return min(rooms) if rooms else None
 
 
-def refuse_limits(limits: Quantities) -> Rejected | None:
-    """Return why these limits cannot be set, or None."""
-    if NOT_ENFORCED in limits:
-        return Rejected(
-            "quota-dimension-not-enforced",
-            f"a limit on {NOT_ENFORCED} is not enforced in this release, so none is accepted",
-            f"leave {NOT_ENFORCED} out; limit cards instead",
-        )
-    if unknown := sorted(name for name in limits if not _known(name)):
-        return Rejected("quota-dimension-unknown", f"no such dimension: {', '.join(unknown)}", known_dimensions())
-    if wrong := sorted(name for name, limit in limits.items() if not 0 <= limit <= LARGEST_LIMIT):
-        return Rejected("quota-limit-out-of-range", f"out of range: {', '.join(wrong)}", f"0 to {LARGEST_LIMIT}")
-    return None
+Block = tuple[str, str, int]
+"""(scope, dimension, limit) that an order was held by."""
 
 
-def known_dimensions() -> str:
-    """Return the dimensions and their units, in words."""
-    return "dimensions are " + ", ".join(f"{name} ({unit})" for name, unit in DIMENSIONS.items())
+def blocks(violations: Iterable[Violation]) -> tuple[Block, ...]:
+    """Return what holds the order, without the figures that move."""
+    return tuple((it.scope, it.dimension, it.limit) for it in violations)
 
 
-def _known(name: str) -> bool:
-    if not name.startswith(PER_ACCELERATOR):
-        return name in DIMENSIONS
-    try:
-        return bool(_ACCELERATOR.validate_python(name.removeprefix(PER_ACCELERATOR)))
-    except ValidationError:
-        return False
+def unchanged(before: Iterable[Block], found: Iterable[Violation]) -> bool:
+    """Whether all that held an order holds it still: then nothing new is to be said of it."""
+    return set(before) <= set(blocks(found))
