@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import ConsumerStoppedError, KafkaError, OffsetOutOfRangeError
 
 from qm_service.kafka_clients import abandon, bounded
 from qm_service.log import LogUnavailable, Position, PositionLost, Record
@@ -39,7 +39,7 @@ class KafkaReader:
             except OffsetOutOfRangeError as error:
                 lost = ", ".join(f"{at.topic}/{at.partition}: {offset}" for at, offset in error.args[0].items())
                 raise PositionLost(f"positions that the log does not cover: {lost}") from error
-            except KafkaError as error:
+            except (KafkaError, ConsumerStoppedError) as error:
                 await self.close()
                 raise LogUnavailable(f"read: {error!r}") from error
             except LogUnavailable:

@@ -5,7 +5,6 @@ A client that does not answer in time is given up and built anew by the next cal
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -30,9 +29,9 @@ class KafkaLog:
     def __init__(self, servers: str, replication: int = 1, connection: Mapping[str, Any] | None = None) -> None:
         self._cluster = (servers, dict(connection or {}))
         self._replication = replication
+        self._closed = False
         self._counts: dict[str, int] = {}
-        self._new_consumer = partial(new_consumer, *self._cluster)
-        self._producer: Shared[AIOKafkaProducer] = Shared(partial(new_producer, *self._cluster))
+        self._producer: Shared[AIOKafkaProducer] = Shared(self._new_producer)
         self._asker: Shared[AIOKafkaConsumer] = Shared(self._new_consumer)
         self._readers: dict[frozenset[tuple[str, int]], KafkaReader] = {}
 
@@ -41,7 +40,8 @@ class KafkaLog:
         quiet_clients()
 
     async def close(self) -> None:
-        """Let go of all clients, within seconds."""
+        """Let go of all clients, within seconds. Calls that are under way, and later ones, raise LogUnavailable."""
+        self._closed = True
         readers, self._readers = self._readers, {}
         await asyncio.gather(self._producer.close(), self._asker.close(), *(r.close() for r in readers.values()))
 
@@ -84,6 +84,18 @@ class KafkaLog:
     async def blocked(self) -> Position:
         """Return how many records of a partition lie behind an open transaction."""
         return {at: count for reader in self._readers.values() for at, count in reader.blocked().items()}
+
+    async def _new_producer(self) -> AIOKafkaProducer:
+        self._check_open()
+        return await new_producer(*self._cluster)
+
+    async def _new_consumer(self) -> AIOKafkaConsumer:
+        self._check_open()
+        return await new_consumer(*self._cluster)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogUnavailable("the log is closed")
 
     async def _reader(self, partitions: frozenset[tuple[str, int]]) -> KafkaReader:
         reader = self._readers.pop(partitions, None)
