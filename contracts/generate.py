@@ -75,7 +75,7 @@ def drift(wanted: Mapping[str, str]) -> list[str]:
 
 
 def broken() -> list[Breaking]:
-    """Return what the code breaks of the released facts. One that has an upcaster may be gone: its records are read still."""
+    """Return what the code breaks of the released facts. One with an upcaster may be gone: it is still read."""
     released = json.loads(RELEASED.read_text())
     return diff_schemas({wire: it for wire, it in released.items() if current(wire) == wire}, schemas())
 

@@ -17,11 +17,19 @@ from qm_service.contracts.asyncapi import HEADERS, render_asyncapi3
 from qm_service.kafka_topics import SETTINGS
 from qm_service.log import Message
 from qm_service.log_rules import headers_of
+from qm_service.model import Definition
+from qm_service.plan import plan_of
 from qm_service.problem import PROBLEMS
 
 ASYNCAPI_SCHEMA = json.loads((Path(__file__).parent / "asyncapi" / "3.0.0.schema.json").read_text())
 FACTS = list(all_facts())
 DOCUMENT = render_asyncapi3(FACTS, generate.VERSION)
+
+
+@pytest.mark.parametrize("owner", sorted({topic.owner for topic in TOPICS.values()}))
+def test_every_service_has_a_fact_for_its_audit(owner):
+    nothing = Definition(name=owner, deciders=(), projections=(), reactions={})
+    assert plan_of(nothing).audit is not None
 
 
 @pytest.fixture(scope="module")

@@ -62,5 +62,5 @@ def plan_of(definition: Definition) -> Plan:
 
 
 def _audit_fact(own: tuple[Topic, ...]) -> type[AccessAudited] | None:
-    facts = [cls for cls in all_facts() if issubclass(cls, AccessAudited) and own and cls.topic == own[0].name]
-    return facts[0] if facts else None
+    topics = {topic.name for topic in own}
+    return next((cls for cls in all_facts() if issubclass(cls, AccessAudited) and cls.topic in topics), None)

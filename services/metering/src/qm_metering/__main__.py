@@ -2,12 +2,12 @@
 
 from qm_metering.app import build
 from qm_metering.settings import Settings
-from qm_service import cli
+from qm_service.cli import run
 
 
 def main() -> None:
     """Run the command line of the service."""
-    cli.run("metering", build, Settings)
+    run("metering", build, Settings)
 
 
 if __name__ == "__main__":
