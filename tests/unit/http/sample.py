@@ -142,7 +142,7 @@ def routes(runtime: Runtime) -> APIRouter:
         outcome = await runtime.execute(act, access.cause(body.tenant, body.project, body.order))
         response.headers["Location"] = f"/v1/orders/{body.order}"
         response.headers["ETag"] = etag(outcome.version)
-        return _view(await runtime.docs.get("rows", body.order))
+        return _view(await _find(body.order))
 
     @router.get("/orders", responses=problems())
     async def list_orders(access: Access, window: Page, phase: str | None = None) -> Paged[RowView]:

@@ -44,26 +44,32 @@ class TenantDoc(BaseModel):
     projects: dict[str, str] = {}
 
 
-def _subject(grants: Iterable[Grant]) -> SubjectDoc | None:
-    ordered = sorted(set(grants), key=lambda grant: (grant.tenant, grant.project or "", grant.role))
-    return SubjectDoc(grants=tuple(ordered)) if ordered else None
+def _with(doc: SubjectDoc | None, grants: Iterable[Grant]) -> SubjectDoc | None:
+    ordered = tuple(sorted(set(grants), key=lambda grant: (grant.tenant, grant.project or "", grant.role)))
+    if doc is not None and doc.grants == ordered:
+        return doc
+    return SubjectDoc(grants=ordered) if ordered else None
 
 
-def _grants(doc: SubjectDoc | None) -> set[Grant]:
-    return set(doc.grants) if doc else set()
+def _grants(doc: SubjectDoc | None) -> Sequence[Grant]:
+    return doc.grants if doc else ()
 
 
 def _granted(doc: SubjectDoc | None, event: Event[Any]) -> SubjectDoc | None:
-    return _subject(_grants(doc) | {Grant(event.data.tenant, event.data.project, event.data.role)})
+    return _with(doc, [*_grants(doc), _grant(event)])
 
 
 def _revoked(doc: SubjectDoc | None, event: Event[Any]) -> SubjectDoc | None:
-    return _subject(_grants(doc) - {Grant(event.data.tenant, event.data.project, event.data.role)})
+    return _with(doc, (grant for grant in _grants(doc) if grant != _grant(event)))
+
+
+def _grant(event: Event[Any]) -> Grant:
+    return Grant(event.data.tenant, event.data.project, event.data.role)
 
 
 def _erased(doc: SubjectDoc | None, event: Event[Any]) -> SubjectDoc | None:
     # Of this tenant only: facts of another tenant about the same subject may be folded before or after this one.
-    return _subject(grant for grant in _grants(doc) if grant.tenant != event.data.tenant)
+    return _with(doc, (grant for grant in _grants(doc) if grant.tenant != event.data.tenant))
 
 
 def _tenant_registered(doc: TenantDoc | None, event: Event[Any]) -> TenantDoc:

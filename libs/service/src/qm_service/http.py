@@ -1,7 +1,8 @@
 """The HTTP side of a process: one app over one or more services, with the same rules for all of their routes."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -19,7 +20,6 @@ from qm_service.faults import FAULTS, answer
 from qm_service.health import health_routes
 from qm_service.metrics import Metrics
 from qm_service.problem import problems
-from qm_service.runtime import Runtime
 from qm_service.service import Service
 from qm_service.tokens import TokenVerifier
 
@@ -90,13 +90,17 @@ def _operation_id(route: APIRoute) -> str:
 def _lifespan(services: Sequence[Service]) -> Callable[[FastAPI], Any]:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with AsyncExitStack() as started:
-            # Two services may share a runtime; the last started stops first, so workers end before what they write to.
-            runtimes: dict[int, Runtime] = {id(service.runtime): service.runtime for service in services}
-            for part in (*runtimes.values(), *(worker for service in services for worker in service.workers)):
-                await part.start()
-                started.push_async_callback(part.stop)
+        # By id: services may share a runtime. All at once: each may take seconds while its database or log is down.
+        runtimes = {id(service.runtime): service.runtime for service in services}.values()
+        workers = [worker for service in services for worker in service.workers]
+        try:
+            await asyncio.gather(*(runtime.start() for runtime in runtimes))
+            await asyncio.gather(*(worker.start() for worker in workers))
             yield
+        finally:
+            # Workers end before what they write to.
+            await asyncio.gather(*(worker.stop() for worker in workers))
+            await asyncio.gather(*(runtime.stop() for runtime in runtimes))
 
     return lifespan
 

@@ -49,14 +49,11 @@ class SubjectKeys:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    async def create(self) -> None:
-        """Create the table where it is missing."""
-        async with self._database.write() as tx:
-            await tx.run_sync(METADATA.create_all)
+        self._created = False
 
     async def ensure(self, subject: str) -> bytes:
         """Return the key of a subject, made now if there is none."""
+        await self._create()
         insert = sqlite.insert(KEYS) if self._database.sqlite else postgresql.insert(KEYS)
         fresh = AESGCM.generate_key(256)
         async with self._database.write() as tx:
@@ -65,14 +62,22 @@ class SubjectKeys:
 
     async def of(self, *subjects: str) -> dict[str, bytes]:
         """Return the keys that there are."""
+        await self._create()
         async with self._database.read() as tx:
             rows = await tx.execute(select(KEYS.c.subject, KEYS.c.key).where(KEYS.c.subject.in_(subjects)))
             return {subject: bytes(key) for subject, key in rows}
 
     async def erase(self, subject: str) -> None:
         """Forget the key: all that it sealed reads as REDACTED from now on, in every copy of the log. Idempotent."""
+        await self._create()
         async with self._database.write() as tx:
             await tx.execute(delete(KEYS).where(KEYS.c.subject == subject))
+
+    async def _create(self) -> None:
+        if not self._created:
+            async with self._database.write() as tx:
+                await tx.run_sync(METADATA.create_all)
+            self._created = True
 
 
 def _encoded(raw: bytes) -> str:

@@ -1,6 +1,6 @@
 """Traces: one W3C `traceparent` goes from the HTTP call into the facts, and on to what they cause.
 
-Ids are handed on always; spans are made only after `install`, so that who exports nothing pays nothing.
+Ids are handed on always; spans are made only inside `recording`, so that who exports nothing pays nothing.
 """
 
 import re
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
@@ -70,7 +71,8 @@ def span(
         yield child(None if late else traceparent)
         return
     cause = parse(traceparent)
-    context = set_span_in_context(NonRecordingSpan(cause)) if cause and not late else None
+    # A context of its own, always: only the traceparent says what belongs to what, not the task that happens to run.
+    context = set_span_in_context(NonRecordingSpan(cause), Context()) if cause and not late else Context()
     links = [Link(cause)] if cause and late else None
     with _tracer.start_as_current_span(name, context, kind, attributes, links) as current:
         yield render(current.get_span_context())
@@ -83,12 +85,20 @@ def consumed(name: str, traceparent: str | None, time: datetime, now: datetime) 
         yield inside
 
 
-def install(service: str, path: Path) -> TracerProvider:
-    """Record spans from now on and append them to a file as JSON lines; `shutdown` the result at the end."""
+@contextmanager
+def recording(service: str, path: Path | None) -> Iterator[None]:
+    """Append all spans that are made inside to a file, as JSON lines; with path None make none."""
     global _tracer
+    if path is None:
+        yield
+        return
     provider = TracerProvider(resource=Resource.create({"service.name": f"quartermaster-{service}"}))
-    file = path.open("a", encoding="utf-8", buffering=1)
-    exporter = ConsoleSpanExporter(out=file, formatter=lambda span: span.to_json(indent=None) + "\n")
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    _tracer = provider.get_tracer("quartermaster")
-    return provider
+    with path.open("a", encoding="utf-8") as file:
+        exporter = ConsoleSpanExporter(out=file, formatter=lambda span: span.to_json(indent=None) + "\n")
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+        _tracer = provider.get_tracer("quartermaster")
+        try:
+            yield
+        finally:
+            _tracer = None
+            provider.shutdown()

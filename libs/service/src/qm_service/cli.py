@@ -1,0 +1,173 @@
+"""`qm <service> serve|replay|verify|openapi|migrate`: the same command line for every service."""
+
+import asyncio
+import json
+import logging
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+
+from qm_service import migrate, trace
+from qm_service.clock import clock_from
+from qm_service.database import Database, DatabaseUnavailable
+from qm_service.http import create_app
+from qm_service.log import LogUnavailable, TopicMisconfigured
+from qm_service.log_memory import MemoryLog
+from qm_service.logs import open_log
+from qm_service.replay import LogBehind, NotEmpty, replay, verify
+from qm_service.schema import schema_of
+from qm_service.service import Kit, Service
+from qm_service.settings import Settings, load
+from qm_service.tokens import KeyRing, TokenVerifier, keys_over_http
+
+T = TypeVar("T")
+Build = Callable[[Kit], Service]
+_REASONS = (NotEmpty, LogBehind, DatabaseUnavailable, LogUnavailable, TopicMisconfigured)
+_GRACE_SECONDS = 1
+"""For calls that are under way when the process is asked to end; a stream of events never ends by itself."""
+
+
+def run(name: str, build: Build, settings: type[Settings]) -> None:
+    """Run the command line of a service."""
+    commands(name, build, settings)()
+
+
+def commands(name: str, build: Build, settings: type[Settings]) -> typer.Typer:
+    """Return the commands of a service."""
+    app = typer.Typer(name=name, help=f"The {name} service.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+    @app.command("serve")
+    def serve_command() -> None:
+        """Serve the HTTP interface and follow the topics until SIGTERM."""
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        run_loop(_serve(name, build, load(settings)))
+
+    @app.command("replay")
+    def replay_command(
+        drop: Annotated[
+            bool, typer.Option(help="Drop the tables first; parked copies and effect marks go too")
+        ] = False,
+    ) -> None:
+        """Rebuild the database, which must be empty, from the topics. Stop the service first."""
+        run_loop(_replay(build, load(settings), drop=drop))
+
+    @app.command("verify")
+    def verify_command(
+        beside: Annotated[str | None, typer.Option(help="URL of an empty database to rebuild in")] = None,
+    ) -> None:
+        """Rebuild from the topics beside the live database and compare. Exit code 1 where they differ."""
+        raise typer.Exit(run_loop(_verify(build, load(settings), beside)))
+
+    @app.command("openapi")
+    def openapi_command() -> None:
+        """Print the OpenAPI document."""
+        typer.echo(json.dumps(_offline(name, build, settings()).openapi(), indent=2, sort_keys=True))
+
+    @app.command("migrate")
+    def migrate_command() -> None:
+        """Bring the database up to this release."""
+        run_loop(_migrate(name, load(settings)))
+
+    return app
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` to its end on uvloop; exit code 2 where it cannot be done, with the reason in one line."""
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main)
+    except _REASONS as error:
+        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+async def serve_app(app: FastAPI, host: str, port: int) -> None:
+    """Serve an app until SIGTERM or SIGINT; returns when it has stopped, within seconds."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http="httptools",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    await _Server(config).serve()
+
+
+class _Server(uvicorn.Server):
+    """Raises no signal again after its end: log and database are closed after that."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Kit]:
+    """Open the kit that `settings` describe, and close it at the end."""
+    database, log = Database(settings.database_url), open_log(settings.log_url)
+    tokens = TokenVerifier(
+        settings.issuer, settings.audience, KeyRing(keys_over_http(settings.issuer, settings.jwks_url))
+    )
+    try:
+        await log.start()
+        yield Kit(database, log, clock_from(settings.clock), settings, tokens)
+    finally:
+        await log.close()
+        await database.close()
+
+
+async def _serve(name: str, build: Build, settings: Settings) -> None:
+    with trace.recording(name, settings.trace_file):
+        async with opened(settings) as kit:
+            app = create_app([build(kit)], kit.tokens, title=f"Quartermaster {name}")
+            await serve_app(app, settings.host, settings.port)
+
+
+async def _replay(build: Build, settings: Settings, *, drop: bool) -> None:
+    async with opened(settings) as kit:
+        definition = build(kit).runtime.definition
+        if drop:
+            async with kit.database.write() as tx:
+                await tx.run_sync(schema_of(definition).metadata.drop_all)
+        await replay(definition, kit.database, kit.log)
+
+
+async def _verify(build: Build, settings: Settings, beside: str | None) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = Database(beside or f"sqlite+aiosqlite:///{Path(folder) / 'fresh.sqlite'}", durable=beside is not None)
+        async with opened(settings) as kit:
+            comparison = await verify(build(kit).runtime.definition, kit.database, fresh, kit.log)
+        await fresh.close()
+    for part in comparison.live:
+        typer.echo(f"{'differs' if part in comparison.differing else 'equal':8} {part}")
+    return 0 if comparison.equal else 1
+
+
+async def _migrate(name: str, settings: Settings) -> None:
+    database = Database(settings.database_url)
+    try:
+        await migrate.upgrade(database, f"qm_{name}")
+    finally:
+        await database.close()
+
+
+def _offline(name: str, build: Build, settings: Settings) -> FastAPI:
+    """Return the app without anything behind it."""
+    tokens = TokenVerifier(settings.issuer, settings.audience, KeyRing(keys_over_http(settings.issuer)))
+    kit = Kit(Database("sqlite+aiosqlite://"), MemoryLog(), clock_from("manual"), settings, tokens)
+    return create_app([build(kit)], tokens, title=f"Quartermaster {name}")
