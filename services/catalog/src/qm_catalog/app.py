@@ -49,7 +49,7 @@ class FirstStart:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def prepare(self) -> None:
-        """Do it now, once: a role that was taken back since is not given again. Raises Unavailable, DatabaseUnavailable."""
+        """Do it now, once: a role taken back since is not given again. Raises Unavailable, DatabaseUnavailable."""
         platform = TenantRegistered(tenant=PLATFORM, display_name="Platform")
         first = (platform, MemberGranted(tenant=PLATFORM, subject=self._operator, role=Role.OPERATOR))
         if await self._runtime.version(f"tenant/{PLATFORM}") < len(first):

@@ -179,7 +179,7 @@ def _item(kind: str, model: type, fact: type[EventData], fold: Callable[..., Any
         fact: Fold(fold, lambda event: (name(event.data),)),
         CatalogueItemStatusChanged: Fold(_status, lambda e: (e.data.name,) if e.data.kind == kind else ()),
     }
-    columns = {"status": Column[Any](str, lambda item: item.status.value)}
+    columns: Mapping[str, Column[Any]] = {"status": Column(str, lambda item: item.status.value)}
     return Projection(name=f"{kind}s", version=1, model=model, folds=folds, columns=columns, resident=_always)
 
 
