@@ -1,0 +1,17 @@
+"""Admission: may this order have this, who must agree, and if not, what stands in the way and what would help.
+
+Owns the topics `admissions` (streams `admission/<order>`: what became of each order) and `quotas` (streams
+`quota/<tenant>`: limits and approval policies). Reads `orders` (submitted, ended), `allocations` (which cards; left the
+queue), `environments` (released, quarantined) and `directory` (who has which role).
+
+Invariants
+- Use of a scope = claimed − returned at commit − refunded, at every scope of the path and in every dimension, in
+  integers. A claim is one check over all of them: all or nothing.
+- No claim passes a limit. Use is above a limit only where the limit was lowered; then nothing is available.
+- A claim is committed at most once and refunded exactly once, whatever is delivered, how often, and in which order.
+- An order passes no older one that waits for something it takes itself (`lines`).
+- A vote binds to the digest of the parameters. Nobody entitled is never a consent.
+- What an order was rejected for is a code: `quota-never-fits`, `quota-exceeded`, `approval-denied`, `approval-lapsed`.
+
+Not on its log: nothing. Its database can be dropped and is the same after `qm admission replay`.
+"""

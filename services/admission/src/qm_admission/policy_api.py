@@ -1,0 +1,101 @@
+"""The approval policies of a tenant: read by its members, set by its admins."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
+
+from qm_admission.book import SetPolicies
+from qm_admission.problems import ApprovalPolicyInvalid
+from qm_events.admission import ApprovalPolicy
+from qm_events.specs import Role, ServiceModel, Text
+from qm_events.units import DnsLabel
+from qm_service.caller import Access, etag
+from qm_service.directory import TENANTS
+from qm_service.model import Act
+from qm_service.problem import NotFound, problems
+from qm_service.runtime import Runtime
+
+
+class PolicyBody(BaseModel):
+    """When a person must agree, and who may. Conditions that are given must all hold."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: DnsLabel
+    projects: list[DnsLabel] | None = Field(default=None, min_length=1, max_length=1_000)
+    service_models: list[ServiceModel] | None = Field(default=None, min_length=1, max_length=4)
+    accelerators: list[DnsLabel] | None = Field(default=None, min_length=1, max_length=100)
+    cards_at_least: StrictInt | None = Field(default=None, ge=1, le=10**9)
+    approver_role: Role | None = Field(default=None, description="Everybody who has it in the project may decide.")
+    approver_subjects: list[Text] = Field(default=[], max_length=100, description="So may these.")
+    self_approval: bool = Field(
+        default=False, strict=True, description="Whether one may decide on an order of one's own."
+    )
+    lapses_after_seconds: StrictInt | None = Field(
+        default=None, ge=1, le=366 * 86_400, description="Nobody decided by then: the order is rejected."
+    )
+
+
+class PoliciesBody(BaseModel):
+    """All policies of a tenant, in the order in which they are tried; the first that matches asks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    policies: list[PolicyBody] = Field(max_length=100)
+
+
+class PolicyView(BaseModel):
+    """A policy as it was set."""
+
+    name: str
+    projects: list[str] | None
+    service_models: list[ServiceModel] | None
+    accelerators: list[str] | None
+    cards_at_least: int | None
+    approver_role: Role | None
+    approver_subjects: list[str]
+    self_approval: bool
+    lapses_after_seconds: int | None
+
+
+class PoliciesView(BaseModel):
+    """The policies of a tenant. The ETag is the version of all rules of the tenant."""
+
+    tenant: str
+    policies: list[PolicyView]
+
+
+def routes(runtime: Runtime) -> APIRouter:
+    """Return the routes of policies."""
+    router = APIRouter()
+
+    async def read(tenant: str, response: Response) -> PoliciesView:
+        # The version first: a change in between then gives an old ETag, which is refused, and never a new one.
+        response.headers["ETag"] = etag(await runtime.version(f"quota/{tenant}"))
+        policies: Sequence[ApprovalPolicy] = await runtime.docs.get("policies", tenant) or ()
+        return PoliciesView(tenant=tenant, policies=[PolicyView(**policy.model_dump()) for policy in policies])
+
+    async def known(tenant: str) -> None:
+        if await runtime.docs.get(TENANTS, tenant) is None:
+            raise NotFound("There is no such tenant, or you have no role in it.")
+
+    @router.get("/approval-policies", responses=problems())
+    async def approval_policies(access: Access, tenant: DnsLabel, response: Response) -> PoliciesView:
+        """The policies of a tenant."""
+        access.check(tenant)
+        await known(tenant)
+        return await read(tenant, response)
+
+    @router.put("/approval-policies", responses=problems(ApprovalPolicyInvalid))
+    async def set_approval_policies(
+        access: Access, tenant: DnsLabel, body: PoliciesBody, response: Response
+    ) -> PoliciesView:
+        """Replace the policies of a tenant. Approvals that are open stay as they were asked for."""
+        access.check(tenant)
+        await known(tenant)
+        command = SetPolicies(tenant, tuple(ApprovalPolicy(**policy.model_dump()) for policy in body.policies))
+        await runtime.execute(Act(f"quota/{tenant}", command), access.cause(tenant), expected_version=access.if_match)
+        return await read(tenant, response)
+
+    return router

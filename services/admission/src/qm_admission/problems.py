@@ -1,0 +1,100 @@
+"""The problems that only admission raises."""
+
+from qm_service.problem import ProblemError
+
+
+class QuotaDimensionUnknown(ProblemError):
+    """A limit on something that is not counted."""
+
+    code, status, title = "quota-dimension-unknown", 422, "There is no such quota dimension"
+    remedy = "Use the dimensions that the detail names; each has its unit in its name."
+
+
+class QuotaDimensionNotEnforced(ProblemError):
+    """A limit that would be written down and not kept."""
+
+    code, status, title = "quota-dimension-not-enforced", 422, "This quota dimension is not enforced in this release"
+    remedy = "Leave it out; limit cards instead."
+
+
+class QuotaLimitOutOfRange(ProblemError):
+    """A limit that is negative or beyond what every reader of JSON can hold."""
+
+    code, status, title = "quota-limit-out-of-range", 422, "A limit is out of range"
+    remedy = "Send a whole number in the range that the detail names."
+
+
+class ApprovalPolicyInvalid(ProblemError):
+    """A policy that would never ask, or that nobody could answer."""
+
+    code, status, title = "approval-policy-invalid", 422, "An approval policy cannot work"
+    remedy = "Correct the policy that the detail names."
+
+
+class ApprovalNotYours(ProblemError):
+    """The caller is no approver of this order now."""
+
+    code, status, title = "approval-not-yours", 403, "You are not an approver of this order"
+    remedy = "Ask one of its approvers."
+
+
+class ApprovalOwnOrder(ProblemError):
+    """The caller submitted the order, and its policy does not allow self-approval."""
+
+    code, status, title = "approval-own-order", 403, "Nobody decides on an order of his own"
+    remedy = "Ask another approver."
+
+
+class ApprovalNotOpen(ProblemError):
+    """The order does not ask this question."""
+
+    code, status, title = "approval-not-open", 409, "This approval is not asked for"
+    remedy = "Read the list of approvals again."
+
+
+class ApprovalDigestMismatch(ProblemError):
+    """The vote was meant for other parameters than the order has."""
+
+    code, status, title = "approval-digest-mismatch", 409, "The vote is for other parameters"
+    remedy = "Read the approval again and decide on what it shows."
+
+
+class ApprovalAlreadyDecided(ProblemError):
+    """The same was decided before."""
+
+    code, status, title = "approval-already-decided", 409, "It was decided before, in the same sense"
+    remedy = "Nothing to do: the decision stands."
+
+
+class ApprovalConflict(ProblemError):
+    """The contrary was decided before."""
+
+    code, status, title = "approval-conflict", 409, "It was decided before, in the other sense"
+    remedy = "The decision stands; to change the outcome, cancel the order or submit a new one."
+
+
+class ApprovalLapsed(ProblemError):
+    """The time to decide is over."""
+
+    code, status, title = "approval-lapsed", 409, "The time to decide is over"
+    remedy = "The order has to be submitted again."
+
+
+class ApprovalVoid(ProblemError):
+    """The order ended before anybody decided."""
+
+    code, status, title = "approval-void", 409, "The order ended before anybody decided"
+    remedy = "Nothing to do."
+
+
+VOTE_PROBLEMS = (
+    ApprovalNotYours,
+    ApprovalOwnOrder,
+    ApprovalNotOpen,
+    ApprovalDigestMismatch,
+    ApprovalAlreadyDecided,
+    ApprovalConflict,
+    ApprovalLapsed,
+    ApprovalVoid,
+)
+LIMIT_PROBLEMS = (QuotaDimensionUnknown, QuotaDimensionNotEnforced, QuotaLimitOutOfRange)
