@@ -13,20 +13,15 @@ def record_of(message: Message, partition: int, offset: int) -> Record:
     return Record(message.topic, partition, offset, message.type, message.subject, message.version, message.value)
 
 
-def check_position(position: Position, starts: Position, ends: Position) -> None:
-    """Raise PositionLost for a position that the log does not cover. A partition that `starts` lacks begins at 0."""
-    for at, offset in position.items():
-        start, end = starts.get(at, 0), ends.get(at, -1)
-        if not start <= offset <= end:
-            raise PositionLost(f"{at[0]}/{at[1]}: position {offset} is not within {start}..{end}")
-
-
 def shares(position: Position, ends: Position, limit: int, turn: int) -> Position:
     """Return how many records to take of each partition that has some: a fair share, and what others leave over.
 
-    `turn` rotates the partitions, so that none starves where `limit` is below their number. Raises PositionLost.
+    `turn` rotates the partitions, so that none starves where `limit` is below their number. Raises PositionLost for a
+    position that the log does not cover.
     """
-    check_position(position, {}, ends)
+    for at, offset in position.items():
+        if not 0 <= offset <= ends.get(at, -1):
+            raise PositionLost(f"{at[0]}/{at[1]}: position {offset} is not within 0..{ends.get(at, 'nothing')}")
     ready = [(ends[at] - offset, at) for at, offset in sorted(position.items()) if ends[at] > offset]
     turn %= max(len(ready), 1)
     chosen = (ready[turn:] + ready[:turn])[:limit]
