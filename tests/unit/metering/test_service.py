@@ -18,7 +18,10 @@ from qm_events.provisioner import EnvironmentFailed, EnvironmentReady
 from qm_events.scheduler import AllocationAllocated, AllocationReturned
 from qm_events.specs import PlacedUnit, Role
 from qm_metering.app import build
+from qm_metering.consumers import METERING
 from qm_service.http import create_app
+from qm_service.replay import replay, verify
+from qm_service.runtime import Runtime
 from qm_service.service import Kit
 from qm_service.settings import Settings
 from qm_service.testing.world import START, World
@@ -186,3 +189,24 @@ async def test_a_late_failure_corrects_what_was_recorded_and_the_sums_follow(wor
     assert (totals["held"]["card_hours_ratio"], totals["billable"]["card_hours_ratio"]) == ("7/3", "1/1")
     report = (await get(world, "ada", "/usage/orders/o-1")).json()
     assert (report["stretches"][-1]["counts_as"], report["stretches"][-1]["to_at"]) == ("failed", None)
+
+
+async def test_a_rebuild_from_the_topics_is_the_same_to_the_byte_and_writes_nothing_new(world):
+    story = Story(world)
+    await story.run("o-1", ready=10, end=70)
+    failure = EnvironmentFailed(order="o-1", allocation="a-o-1", step="boot", error="no", failed_at=minute(40))
+    await story.tell("environment/o-1", failure)
+    await story.run("o-2", ready=10, end=20, back=30)
+    await story.run("o-3", ready=10)
+    before = await world.facts("usage")
+    live = world.runtimes["metering"].database
+    assert (await verify(METERING, live, world.database("fresh"), world.log)).differing == []
+    rebuilt = World(log=world.log)
+    await replay(METERING, (again := rebuilt.database("again")), world.log)
+    rebuilt.add(Runtime(METERING, again, world.log, world.clock))
+    rebuilt.clock.set(world.clock.now())
+    await rebuilt.runtimes["metering"].start()
+    await rebuilt.settle()
+    assert await world.facts("usage") == before
+    await rebuilt.runtimes["metering"].stop()
+    await again.close()

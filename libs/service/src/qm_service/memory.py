@@ -41,7 +41,7 @@ class Documents:
         self.live: dict[str, Any] = {}
         self.cached: dict[str, Any | None] = {}
         self.whole = False
-        """Every document is resident: what is not in memory does not exist."""
+        """Every document is in memory: what is not here does not exist."""
         self._name = name
         self._resident = plan.projections[name].resident
         self._index = index
@@ -79,7 +79,6 @@ class Documents:
         else:
             self.live.pop(key, None)
             self.cached[key] = document
-            self.whole = self.whole and document is None
             new = None
         if self._index is not None and (old is not None or new is not None):
             self._index.changed(self._name, key, old, new)
@@ -209,10 +208,16 @@ class Memory:
 
     def shrink(self) -> None:
         """Forget what was used longest ago. Only between two batches: within one, what was loaded stays."""
-        caches: list[dict[str, Any]] = [self.streams, self.seen, *(docs.cached for docs in self.documents.values())]
+        caches: list[dict[str, Any]] = [self.streams, self.seen]
         for cache in caches:
-            for key in list(islice(cache, max(len(cache) - self.capacity, 0))):
-                del cache[key]
+            self._shrink(cache)
+        for documents in self.documents.values():
+            # Not before a document is forgotten, so that a batch that began with all of them ends with all of them.
+            if any(document is not None for document in self._shrink(documents.cached)):
+                documents.whole = False
+
+    def _shrink(self, cache: dict[str, Any]) -> list[Any]:
+        return [cache.pop(key) for key in list(islice(cache, max(len(cache) - self.capacity, 0)))]
 
 
 def _touch(cache: dict[str, Any], key: str) -> bool:
