@@ -178,7 +178,7 @@ def routes(runtime: Runtime) -> APIRouter:
     async def _find(order: str) -> Row:
         row: Row | None = await runtime.docs.get("rows", order)
         if row is None:
-            raise NotFound(f"There is no order {order}.")
+            raise NotFound
         return row
 
     return router

@@ -86,7 +86,7 @@ class Permit:
         held, known = self._held(tenant, project)
         if not held.isdisjoint(self.bound.rule.roles):
             return
-        error: ProblemError = NotFound("There is no such thing, or you have no role in its project.")
+        error: ProblemError = NotFound()
         if known:
             needed = sorted(self.bound.rule.roles)
             error = Forbidden(f"{self.bound.action} needs one of the roles {', '.join(needed)}.", needed_roles=needed)

@@ -140,10 +140,18 @@ class Forbidden(ProblemError):
 
 
 class NotFound(ProblemError):
-    """There is no such thing, or the caller may not know of it; the two look alike on purpose."""
+    """There is no such thing, or the caller may not know of it; the two look alike on purpose.
+
+    Say more than the default only where everyone may know what there is, or after `access.check`.
+    """
 
     code, status, title = "not-found", 404, "There is no such thing"
     remedy = "Check the name, and that you have a role in its project."
+
+    def __init__(
+        self, detail: str = "There is no such thing, or you have no role in its project.", **more: Any
+    ) -> None:
+        super().__init__(detail, **more)
 
 
 class MethodNotAllowed(ProblemError):
