@@ -28,8 +28,8 @@ from qm_events.specs import (
 )
 from qm_scheduler.board import Board
 from qm_scheduler.consumers import SCHEDULER
-from qm_scheduler.fleet import Node
-from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Uncordon
+from qm_scheduler.fleet import Node, Observation
+from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Seen, Uncordon
 from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
 from qm_scheduler.reasons import explain
 from qm_service.model import Act, Context, Rejected
@@ -175,7 +175,7 @@ class Yard:
 
     def health(self, node: str, card: str | None, health: str, *, source: str = "dcgm", at: int | None = None) -> None:
         seen = self.tick() if at is None else START + timedelta(seconds=at)
-        self.ask(f"node/{node}", Observe(card, source, Health(health), "", "", seen))
+        self.ask(f"node/{node}", Observe((Seen(card, source, Observation(Health(health), "", "", seen)),)))
 
     def cordon(self, node: str) -> None:
         self.ask(f"node/{node}", Cordon("kernel"))

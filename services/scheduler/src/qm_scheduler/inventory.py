@@ -19,8 +19,7 @@ from qm_events.scheduler import (
     NodeRegistered,
     NodeUncordoned,
 )
-from qm_events.specs import Health
-from qm_scheduler.fleet import Card, Node, Observation, evolve
+from qm_scheduler.fleet import Node, Observation, evolve
 from qm_service.model import Context, Decider, Decision, Rejected
 
 # ---- commands
@@ -46,15 +45,19 @@ class Uncordon:
 
 
 @dataclass(frozen=True, slots=True)
-class Observe:
+class Seen:
     """A source saw something on one card, or (card None) on all cards of the node."""
 
     card: str | None
     source: str
-    health: Health
-    code: str
-    message: str
-    observed_at: datetime
+    observation: Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Take note of these observations, in this order."""
+
+    seen: tuple[Seen, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,24 +131,32 @@ def _uncordon(node: Node, _command: Uncordon, _: Context) -> Decision:
 def _observe(node: Node, command: Observe, _: Context) -> Decision:
     if refused := _unknown(node):
         return refused
-    if command.card is not None and command.card not in node.cards:
-        return Rejected("card-unknown", f"Card {command.card} is not on node {node.node}.")
-    cards = node.cards.values() if command.card is None else (node.cards[command.card],)
-    return [_health(node, card, command) for card in cards if _is_news(card.seen.get(command.source), command)]
+    last = {(card.card, source): told for card in node.cards.values() for source, told in card.seen.items()}
+    facts = []
+    for seen in command.seen:
+        for card in node.cards if seen.card is None else (seen.card,):
+            if card not in node.cards:
+                return Rejected("card-unknown", f"Card {card} is not on node {node.node}.")
+            if is_news(last.get((card, seen.source)), seen.observation):
+                last[card, seen.source] = seen.observation
+                facts.append(_health(node.node, card, seen))
+    return facts
 
 
-def _is_news(last: Observation | None, told: Observe) -> bool:
+def is_news(last: Observation | None, told: Observation) -> bool:
+    """Return whether a source says something that it did not say last."""
     if last is None:
         return True
     return told.observed_at > last.observed_at and (told.health, told.code) != (last.health, last.code)
 
 
-def _health(node: Node, card: Card, told: Observe) -> CardHealthChanged:
+def _health(node: str, card: str, seen: Seen) -> CardHealthChanged:
+    told = seen.observation
     return CardHealthChanged(
-        node=node.node,
-        card=card.card,
+        node=node,
+        card=card,
         health=told.health,
-        source=told.source,
+        source=seen.source,
         code=told.code,
         message=told.message,
         observed_at=told.observed_at,

@@ -46,6 +46,13 @@ class OrderDoc:
     """The provisioner began to give the cards back."""
 
     @property
+    def asked(self) -> OrderRequest:
+        """What a queued order asks for. Raises ValueError before it is queued."""
+        if self.request is None:
+            raise ValueError(f"order {self.order} is not queued")
+        return self.request
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it is in the queue."""
         return self.phase is Phase.WAITING

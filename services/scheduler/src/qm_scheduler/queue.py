@@ -13,9 +13,10 @@ its old rank. An order for other types is never held up.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import merge
 from typing import NamedTuple, TypeVar
 
 from sortedcontainers import SortedList
@@ -58,6 +59,8 @@ class Waiting(NamedTuple):
     rank: Rank
     shape: Shape
     code: WaitCode | None
+    scope: str
+    """`tenant/project`."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,8 @@ class Queue:
     """Accepted types -> ranks of all who accept exactly these."""
     links: Counter[tuple[str, ...]] = field(default_factory=Counter)
     """Classes that accept several types: they tie lanes together."""
-    ranks: SortedList = field(default_factory=SortedList)
+    scopes: dict[str, SortedList] = field(default_factory=dict)
+    """`tenant/project` -> ranks."""
 
     def put(self, order: str, waiting: Waiting | None) -> frozenset[str]:
         """Follow one order, None = it waits no more; return the lanes whose heads changed."""
@@ -90,9 +94,9 @@ class Queue:
         self.orders[new.rank[2]] = new
 
     def _add(self, waiting: Waiting) -> frozenset[str]:
-        rank, shape, code = waiting
+        rank, shape, code, scope = waiting
         self.orders[rank[2]] = waiting
-        self.ranks.add(rank)
+        self.scopes.setdefault(scope, SortedList()).add(rank)
         self.lines.setdefault(shape.accelerators, SortedList()).add(rank)
         group = self.classes.get(shape)
         if group is None:
@@ -105,9 +109,9 @@ class Queue:
         return self._new_head(group, head)
 
     def _remove(self, waiting: Waiting) -> frozenset[str]:
-        rank, shape, code = waiting
+        rank, shape, code, scope = waiting
         del self.orders[rank[2]]
-        self.ranks.remove(rank)
+        _take(self.scopes, scope, rank)
         _take(self.lines, shape.accelerators, rank)
         group = self.classes[shape]
         head = group.members[0]
@@ -148,14 +152,15 @@ class Queue:
 
     def ahead(self, order: str) -> int:
         """Return how many waiting orders rank before this one and accept one of its types."""
-        rank, shape, _ = self.orders[order]
+        rank, shape = self.orders[order][:2]
         return sum(
             line.bisect_left(rank) for types, line in self.lines.items() if set(types).intersection(shape.accelerators)
         )
 
-    def in_order(self) -> Iterator[str]:
-        """Yield all waiting orders, best rank first."""
-        return (rank[2] for rank in self.ranks)
+    def in_order(self, scopes: Iterable[str] | None = None, after: Rank | None = None) -> Iterator[Rank]:
+        """Yield those who wait in these `tenant/project`s (None = all) and rank after `after`, best rank first."""
+        names = self.scopes if scopes is None else [scope for scope in scopes if scope in self.scopes]
+        return merge(*(self.scopes[scope].irange(after, None, (False, True)) for scope in names))
 
 
 def waiting_of(doc: OrderDoc | None) -> Waiting | None:
@@ -163,7 +168,8 @@ def waiting_of(doc: OrderDoc | None) -> Waiting | None:
     if doc is None or not doc.is_waiting or doc.request is None or doc.submitted_at is None:
         return None
     rank = (-doc.request.priority, doc.submitted_at, doc.order)
-    return Waiting(rank, shape_of(doc.request), doc.reasons[0].code if doc.reasons else None)
+    code = doc.reasons[0].code if doc.reasons else None
+    return Waiting(rank, shape_of(doc.request), code, f"{doc.tenant}/{doc.project}")
 
 
 def _take(lists: dict[K, SortedList], key: K, rank: Rank) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from qm_events.ids import stream_name
-from qm_events.specs import PlacedUnit, WaitReason
+from qm_events.specs import PlacedUnit, WaitCode, WaitReason
 from qm_scheduler.board import Board
 from qm_scheduler.domain import Allocate, Explain, allocation_id
 from qm_scheduler.inventory import HoldCards
@@ -121,15 +121,18 @@ def _to_explain(board: Board) -> Sequence[WaitClass]:
 
 
 def _changed_reasons(board: Board, group: WaitClass) -> Iterator[tuple[str, tuple[WaitReason, ...]]]:
+    # Members that rank before the blocker of their types have nobody in the way, the others have.
     case, blocker = board.case(group.shape), board.blocker(group.shape.accelerators)
-    for behind in (False, True):
-        # Members that rank before the blocker of their types have nobody in the way, the others have.
-        if blocker is None and behind:
-            break
-        span = (blocker, None, (False, True)) if behind else (None, blocker, (True, True))
-        told = [(code, rank[2]) for code, ranks in group.codes.items() for rank in ranks.irange(*span)]
-        if not told:
-            continue
-        code = first_code(case, Line(0) if behind else None)
-        for _, order in (each for each in told if each[0] is not code):
-            yield order, explain(case, Line(board.queue.ahead(order)) if behind else None)
+    if blocker is None or group.members[0] <= blocker:
+        for order in _told_otherwise(group, first_code(case, None), None, blocker):
+            yield order, explain(case, None)
+    if blocker is not None and blocker < group.members[-1]:
+        for order in _told_otherwise(group, first_code(case, Line(0)), blocker, None):
+            yield order, explain(case, Line(board.queue.ahead(order)))
+
+
+def _told_otherwise(group: WaitClass, code: WaitCode | None, after: Rank | None, to: Rank | None) -> Iterator[str]:
+    """Yield the orders ranked after the one and up to the other that were told another first reason."""
+    for told, ranks in group.codes.items():
+        if told is not code:
+            yield from (rank[2] for rank in ranks.irange(after, to, (False, True)))

@@ -1,0 +1,188 @@
+"""The routes of the scheduler: the queue for those who wait, the fleet for those who run it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from qm_events.ids import stream_name
+from qm_scheduler.board import Board
+from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
+from qm_scheduler.inventory import Clear, Cordon, Describe, Uncordon
+from qm_scheduler.pool import CLASSES, Pool
+from qm_scheduler.problems import CardElsewhere, CardUnknown, NodeUnknown
+from qm_scheduler.views import (
+    CapacityView,
+    CardView,
+    CordonInput,
+    NodeInput,
+    NodeView,
+    QueueItem,
+    capacity_view,
+    card_view,
+    cards_of,
+    node_view,
+    queue_item,
+)
+from qm_service.caller import Access, Page, Permit, etag
+from qm_service.model import Act
+from qm_service.page import Paged, page
+from qm_service.problem import ValidationFailed, VersionConflict, problems
+from qm_service.runtime import Runtime
+
+NodePath = Annotated[Name, Path()]
+
+
+def routes(runtime: Runtime) -> APIRouter:
+    """Return the routes of the scheduler."""
+    router = APIRouter()
+    router.include_router(_queue_routes(runtime))
+    router.include_router(_node_routes(runtime))
+    router.include_router(_card_routes(runtime))
+    return router
+
+
+def _queue_routes(runtime: Runtime) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/queue", responses=problems())
+    async def list_queue(access: Access, window: Page) -> Paged[QueueItem]:
+        """List who waits, best rank first: own projects' orders, at their true positions, each with every reason."""
+        board, docs = _board(runtime), runtime.context().docs.resident("allocations")
+        ranks = list(islice(board.queue.in_order(access.scopes(), _rank(window.after)), window.fetch))
+        shown, following = window.cut(ranks, lambda rank: rank)
+        return page([queue_item(board, docs, rank[2]) for rank in shown], following)
+
+    @router.get("/fleet/capacity", responses=problems())
+    async def show_capacity(_: Access) -> CapacityView:
+        """Count the cards of each type by what they can do now."""
+        return capacity_view(_board(runtime).pool)
+
+    return router
+
+
+def _node_routes(runtime: Runtime) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/fleet/nodes", responses=problems())
+    async def list_nodes(_: Access, window: Page) -> Paged[NodeView]:
+        """List the nodes by name."""
+        pool = _board(runtime).pool
+        start = str(window.after[0]) if window.after else ""
+        names = sorted(name for name in pool.nodes if name > start)[: window.fetch]
+        shown, following = window.cut(names, lambda name: (name,))
+        return page([node_view(pool, pool.nodes[name]) for name in shown], following)
+
+    @router.get("/fleet/nodes/{node}", responses=problems(NodeUnknown))
+    async def show_node(node: NodePath, _: Access, response: Response) -> NodeView:
+        """Show a node with its cards."""
+        return _show(runtime, node, await runtime.version(stream_name("node", node)), response)
+
+    @router.put("/fleet/nodes/{node}", responses=problems(CardElsewhere, VersionConflict))
+    async def describe_node(node: NodePath, body: NodeInput, access: Access, response: Response) -> NodeView:
+        """Register a node or describe it anew, card by card."""
+        return await _change(runtime, access, node, Describe(body.fact(node)), response)
+
+    @router.post("/fleet/nodes/{node}/cordon", responses=problems(NodeUnknown, VersionConflict))
+    async def cordon_node(node: NodePath, body: CordonInput, access: Access, response: Response) -> NodeView:
+        """Give the node no new work; what runs, runs on."""
+        return await _change(runtime, access, node, Cordon(body.reason), response)
+
+    @router.post("/fleet/nodes/{node}/uncordon", responses=problems(NodeUnknown, VersionConflict))
+    async def uncordon_node(node: NodePath, access: Access, response: Response) -> NodeView:
+        """Give the node work again."""
+        return await _change(runtime, access, node, Uncordon(), response)
+
+    return router
+
+
+def _card_routes(runtime: Runtime) -> APIRouter:
+    router = APIRouter()
+    newest = Newest()
+
+    @router.get("/fleet/cards", responses=problems())
+    async def list_cards(
+        _: Access,
+        window: Page,
+        accelerator: str | None = None,
+        node: str | None = None,
+        state: Annotated[str | None, Query(pattern=f"^({'|'.join(CLASSES)})$")] = None,
+        health: Annotated[str | None, Query(pattern="^(healthy|suspect|failed|unknown)$")] = None,
+    ) -> Paged[CardView]:
+        """List the cards by node and id."""
+        pool = _board(runtime).pool
+        after = (str(window.after[0]), str(window.after[1])) if window.after else ("", "")
+        wanted = {"accelerator": accelerator, "node": node, "state": state, "health": health}
+        views = (card_view(pool, home, card) for home, card in cards_of(pool, after))
+        fitting = (view for view in views if all(value in (None, getattr(view, key)) for key, value in wanted.items()))
+        shown, following = window.cut(list(islice(fitting, window.fetch)), lambda view: (view.node, view.card))
+        return page(shown, following)
+
+    @router.post("/fleet/cards/{card}/clear", responses=problems(CardUnknown, VersionConflict))
+    async def clear_card(card: Annotated[Name, Path()], access: Access) -> CardView:
+        """Take a card out of quarantine; what its sources say of its health stands."""
+        home = _home(_board(runtime).pool, card)
+        await runtime.execute(Act(stream_name("node", home), Clear(card)), access.cause())
+        node = _board(runtime).pool.nodes[home]
+        return card_view(_board(runtime).pool, node, node.cards[card])
+
+    @router.post("/fleet/health", responses=problems(CardUnknown, NodeUnknown))
+    async def observe(body: Observations | AlertmanagerWebhook, access: Access) -> HealthReceipt:
+        """Take what agents or Alertmanager saw. All or nothing is understood; what is old or known changes nothing."""
+        told: Sequence[Observed | Alert] = body.alerts if isinstance(body, AlertmanagerWebhook) else body
+        return HealthReceipt(accepted=len(told), changed=await _observe(runtime, access, newest, told))
+
+    return router
+
+
+async def _observe(runtime: Runtime, access: Permit, newest: Newest, told: Sequence[Observed | Alert]) -> int:
+    pool, changed = _board(runtime).pool, 0
+    seen = by_node(told, lambda card: _home(pool, card))
+    if missing := [node for node in seen if node not in pool.nodes]:
+        raise NodeUnknown(f"Node {missing[0]} is not in the fleet.")
+    # Observations are idempotent by themselves, and one call is one line in the audit however many nodes it is about.
+    cause = replace(access.cause(), idempotency=None, request=None)
+    for node, observations in seen.items():
+        if (command := newest.take(pool.nodes[node], observations)) is not None:
+            outcome = await runtime.execute(Act(stream_name("node", node), command), cause)
+            cause = replace(cause, action=None)
+            changed += len(outcome.events)
+        newest.note(pool.nodes[node], observations)
+    return changed
+
+
+async def _change(runtime: Runtime, access: Permit, node: str, command: object, response: Response) -> NodeView:
+    act = Act(stream_name("node", node), command)
+    outcome = await runtime.execute(act, access.cause(), expected_version=access.if_match)
+    return _show(runtime, node, outcome.version, response)
+
+
+def _show(runtime: Runtime, node: str, version: int, response: Response) -> NodeView:
+    pool = _board(runtime).pool
+    if node not in pool.nodes:
+        raise NodeUnknown(f"Node {node} is not in the fleet.")
+    response.headers["ETag"] = etag(version)
+    return node_view(pool, pool.nodes[node])
+
+
+def _board(runtime: Runtime) -> Board:
+    board: Board = runtime.context().index
+    return board
+
+
+def _home(pool: Pool, card: str) -> str:
+    if (node := pool.homes.get(card)) is None:
+        raise CardUnknown(f"Card {card} is not in the fleet.")
+    return node
+
+
+def _rank(after: tuple[object, ...] | None) -> tuple[int, datetime, str] | None:
+    match after:
+        case None:
+            return None
+        case (int(priority), datetime() as submitted_at, str(order)):
+            return (priority, submitted_at, order)
+    raise ValidationFailed("`after` is not a cursor of this list.", field="after")

@@ -1,0 +1,24 @@
+"""The problems that only the scheduler raises; `Rejected.code` names them."""
+
+from qm_service.problem import ProblemError
+
+
+class NodeUnknown(ProblemError):
+    """A command for a node that is not in the fleet."""
+
+    code, status, title = "node-unknown", 404, "There is no such node"
+    remedy = "Register it with PUT /v1/fleet/nodes/{node}."
+
+
+class CardUnknown(ProblemError):
+    """A command for a card that is not in the fleet."""
+
+    code, status, title = "card-unknown", 404, "There is no such card"
+    remedy = "Describe its node anew with PUT /v1/fleet/nodes/{node}."
+
+
+class CardElsewhere(ProblemError):
+    """A card id is unique in the fleet, and the other node has it or somebody still holds it there."""
+
+    code, status, title = "card-elsewhere", 409, "The card is on another node"
+    remedy = "Describe the other node without the card first; a card in use leaves it when it is returned."

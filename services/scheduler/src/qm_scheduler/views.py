@@ -1,0 +1,229 @@
+"""What the routes take and give."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from qm_events.scheduler import CardSpec, NodeRegistered
+from qm_events.specs import Health, Text, WaitReason
+from qm_events.units import DnsLabel, MemoryMib, MilliCpu
+from qm_scheduler.board import Board
+from qm_scheduler.estimate import estimate
+from qm_scheduler.fleet import Card, Node
+from qm_scheduler.health import Name
+from qm_scheduler.pool import CLASSES, Pool
+from qm_scheduler.projections import OrderDoc
+from qm_scheduler.reasons import explain
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class CardInput(_Input):
+    """A card of a node; its id is unique in the fleet."""
+
+    card: Name
+    accelerator: DnsLabel
+    memory_mib: MemoryMib
+
+
+class NodeInput(_Input):
+    """A node as it is now; a card that is left out is gone once nobody holds it."""
+
+    cpu_milli: MilliCpu
+    memory_mib: MemoryMib
+    cards: Annotated[list[CardInput], Field(max_length=256)]
+    rack: Name | None = None
+    domain: Name | None = None
+
+    @model_validator(mode="after")
+    def _names_each_card_once(self) -> "NodeInput":
+        if len({card.card for card in self.cards}) < len(self.cards):
+            raise ValueError("a card is named twice")
+        return self
+
+    def fact(self, node: str) -> NodeRegistered:
+        """Return the description as a fact."""
+        return NodeRegistered(
+            node=node,
+            cpu_milli=self.cpu_milli,
+            memory_mib=self.memory_mib,
+            cards=tuple(CardSpec(**card.model_dump()) for card in self.cards),
+            rack=self.rack,
+            domain=self.domain,
+        )
+
+
+class CordonInput(_Input):
+    """Why the node takes no new work."""
+
+    reason: Text
+
+
+class ObservationView(BaseModel):
+    """What one source said last."""
+
+    source: str
+    status: Health
+    code: str
+    message: str
+    observed_at: datetime
+
+
+class CardView(BaseModel):
+    """A card. `state`: free, held, cleaning, suspect, failed, unknown, quarantined or cordoned."""
+
+    card: str
+    node: str
+    accelerator: str
+    memory_mib: int
+    state: str
+    health: Health
+    order: str | None
+    allocation: str | None
+    quarantine_reason: str | None
+    present: bool
+    observations: list[ObservationView]
+
+
+class NodeView(BaseModel):
+    """A node with its cards."""
+
+    node: str
+    cpu_milli: int
+    memory_mib: int
+    cpu_milli_free: int
+    memory_mib_free: int
+    rack: str | None
+    domain: str | None
+    cordoned: bool
+    cordon_reason: str | None
+    cards: list[CardView]
+
+
+class TypeCapacity(BaseModel):
+    """The cards of one accelerator type: `total` is the sum of the others."""
+
+    accelerator: str
+    total: int
+    free: int
+    held: int
+    cleaning: int
+    suspect: int
+    failed: int
+    unknown: int
+    quarantined: int
+    cordoned: int
+
+
+class CapacityView(BaseModel):
+    """The fleet by accelerator type."""
+
+    items: list[TypeCapacity]
+
+
+class QueueItem(BaseModel):
+    """An order that waits. `position` counts all who wait for cards of its types, whoever they are."""
+
+    order: str
+    tenant: str
+    project: str
+    specification: str
+    service_model: str
+    accelerators: list[str]
+    cards: int
+    count: int
+    priority: int
+    submitted_at: datetime
+    queued_at: datetime
+    position: int
+    reason: WaitReason | None
+    reasons: list[WaitReason]
+    since: datetime | None
+    """Since when the first reason is what it is."""
+    estimate: datetime | None
+    """When it may start if leases end as promised and nobody better ranked comes; null if unknown."""
+
+
+def card_view(pool: Pool, node: Node, card: Card) -> CardView:
+    """Return a card as an operator sees it."""
+    holding = node.holdings.get(card.allocation or "")
+    return CardView(
+        card=card.card,
+        node=node.node,
+        accelerator=card.accelerator,
+        memory_mib=card.memory_mib,
+        state=pool.class_of(node, card),
+        health=card.health,
+        order=holding.order if holding else None,
+        allocation=card.allocation,
+        quarantine_reason=card.quarantine,
+        present=card.present,
+        observations=[
+            ObservationView(
+                source=source, status=told.health, code=told.code, message=told.message, observed_at=told.observed_at
+            )
+            for source, told in card.seen.items()
+        ],
+    )
+
+
+def node_view(pool: Pool, node: Node) -> NodeView:
+    """Return a node as an operator sees it."""
+    return NodeView(
+        node=node.node,
+        cpu_milli=node.cpu_milli,
+        memory_mib=node.memory_mib,
+        cpu_milli_free=max(node.cpu_milli - sum(holding.cpu_milli for holding in node.holdings.values()), 0),
+        memory_mib_free=max(node.memory_mib - sum(holding.memory_mib for holding in node.holdings.values()), 0),
+        rack=node.rack,
+        domain=node.domain,
+        cordoned=node.cordon is not None,
+        cordon_reason=node.cordon,
+        cards=[card_view(pool, node, card) for card in node.cards.values()],
+    )
+
+
+def capacity_view(pool: Pool) -> CapacityView:
+    """Return the counts of all types that the fleet has."""
+    items = [
+        TypeCapacity(accelerator=name, total=classes.total(), **{each: classes[each] for each in CLASSES})
+        for name, classes in sorted(pool.counts.items())
+        if classes.total()
+    ]
+    return CapacityView(items=items)
+
+
+def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str) -> QueueItem:
+    """Return a waiting order with the reasons that hold at this moment; `docs` are the resident allocations."""
+    doc, waiting = docs[order], board.queue.orders[order]
+    asked = doc.asked
+    reasons = explain(board.case(waiting.shape), board.line(order))
+    return QueueItem(
+        order=order,
+        tenant=doc.tenant,
+        project=doc.project,
+        specification=asked.specification.name,
+        service_model=asked.service_model,
+        accelerators=list(asked.specification.accelerators),
+        cards=asked.cards,
+        count=asked.count,
+        priority=asked.priority,
+        submitted_at=waiting.rank[1],
+        queued_at=doc.queued_at or waiting.rank[1],
+        position=board.queue.ahead(order) + 1,
+        reason=reasons[0] if reasons else None,
+        reasons=list(reasons),
+        since=doc.since,
+        estimate=estimate(board, docs, waiting),
+    )
+
+
+def cards_of(pool: Pool, after: tuple[str, str]) -> Iterator[tuple[Node, Card]]:
+    """Yield all cards after (node, card), by node and card id."""
+    for name in sorted(name for name in pool.nodes if name >= after[0]):
+        node = pool.nodes[name]
+        yield from ((node, card) for card in node.cards.values() if (name, card.card) > after)
