@@ -6,8 +6,9 @@ publishers. Offsets have no holes here; nobody should rely on that.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,6 +51,8 @@ class SqliteLog:
         self._writer = _FileThread(Path(path))
         self._reader = _FileThread(Path(path))
         self._ids: dict[str, list[int]] = {}
+        self._heads: dict[int, int] = {}
+        """What is known without asking the file: other processes may be further."""
         self._turn = 0
         self._grown = asyncio.Event()
         self._rows: list[Row] = []
@@ -91,23 +94,25 @@ class SqliteLog:
 
     async def read(self, position: Position, limit: int, wait_seconds: float = 0.0) -> list[Record]:
         """Return up to `limit` records from `position` on. Raises PositionLost."""
+        topics = {topic for topic, _ in position}
         loop = asyncio.get_running_loop()
-        until = loop.time() + wait_seconds
+        until, look = loop.time() + wait_seconds, 0.0
         while True:
-            grown = self._grown
-            found = await self._take(position, limit)
-            if found or (left := until - loop.time()) <= 0:
+            grown, ends = self._grown, await self._known_ends(topics)
+            # A commit of this process wakes all readers, few of which it concerns: they do not ask the file each time.
+            if loop.time() >= look and not _settled(position, ends):
+                ends, look = await self.ends(topics), loop.time() + POLL_SECONDS
+            if found := await self._take(position, ends, limit):
                 return found
-            try:
+            if (left := until - loop.time()) <= 0:
+                return []
+            with suppress(TimeoutError):
                 await asyncio.wait_for(grown.wait(), min(left, POLL_SECONDS))
-            except TimeoutError:
-                continue
 
     async def ends(self, topics: Iterable[str]) -> Position:
         """Return the offset after the last record of every partition."""
-        wanted = {topic: await self._partitions(topic) for topic in topics}
-        heads = await self._reader.run(_heads)
-        return {(topic, i): heads[at] for topic, ids in wanted.items() for i, at in enumerate(ids)}
+        self._learn(await self._reader.run(_heads))
+        return await self._known_ends(topics)
 
     async def starts(self, topics: Iterable[str]) -> Position:
         """Return 0 for every partition: nothing is ever deleted."""
@@ -124,8 +129,15 @@ class SqliteLog:
             self._ids[topic] = found
         return self._ids[topic]
 
-    async def _take(self, position: Position, limit: int) -> list[Record]:
-        ends = await self.ends({topic for topic, _ in position})
+    async def _known_ends(self, topics: Iterable[str]) -> Position:
+        ids = [(topic, i, at) for topic in topics for i, at in enumerate(await self._partitions(topic))]
+        return {(topic, i): self._heads.get(at, 0) for topic, i, at in ids}
+
+    def _learn(self, heads: Mapping[int, int]) -> None:
+        # The two threads answer in any order: an older answer must not undo a newer one.
+        self._heads |= {at: head for at, head in heads.items() if head > self._heads.get(at, 0)}
+
+    async def _take(self, position: Position, ends: Position, limit: int) -> list[Record]:
         self._turn += 1
         wanted = [
             (topic, partition, (self._ids[topic][partition] << _OFFSET_BITS) + position[topic, partition], count)
@@ -138,7 +150,7 @@ class SqliteLog:
             rows, waiting, self._rows, self._waiting = self._rows, self._waiting, [], []
             error = None
             try:
-                await self._writer.run(_append, rows)
+                self._learn(await self._writer.run(_append, rows))
             except LogUnavailable as failure:
                 error = failure
             for done in waiting:
@@ -147,6 +159,12 @@ class SqliteLog:
             self._grown.set()
             self._grown = asyncio.Event()
         self._committing = None
+
+
+def _settled(position: Position, ends: Position) -> bool:
+    """Return whether `ends`, which may be old, has something to read and does not contradict `position`."""
+    behind = [ends[at] - offset for at, offset in position.items() if at in ends]
+    return max(behind, default=0) > 0 and min(behind) >= 0
 
 
 class _FileThread:
@@ -207,7 +225,7 @@ def _create(db: sqlite3.Connection, topics: Sequence[Topic]) -> None:
     db.execute("COMMIT")
 
 
-def _append(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def _append(db: sqlite3.Connection, rows: Sequence[Row]) -> dict[int, int]:
     db.execute("BEGIN IMMEDIATE")
     heads = _heads(db)
     places = []
@@ -217,6 +235,7 @@ def _append(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
     db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", places)
     db.executemany("UPDATE partitions SET head = ? WHERE id = ?", [(heads[at], at) for at in {row[0] for row in rows}])
     db.execute("COMMIT")
+    return heads
 
 
 def _heads(db: sqlite3.Connection) -> dict[int, int]:
