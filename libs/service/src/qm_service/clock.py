@@ -99,8 +99,9 @@ class FileClock:
     async def wait(self, until: datetime | None, limit_seconds: float) -> None:
         """Return when the file says `until`, when it was changed, or after `limit_seconds` of real time."""
         start, deadline = self.now(), time.monotonic() + limit_seconds
-        while (now := self.now()) == start and (until is None or now < until) and time.monotonic() < deadline:
-            await asyncio.sleep(min(_POLL_SECONDS, limit_seconds))  # another process moves the file
+        # Another process moves the file: there is no event to wait for.
+        while (now := self.now()) == start and (until is None or now < until) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(min(_POLL_SECONDS, limit_seconds))
 
 
 def clock_from(url: str) -> Clock:

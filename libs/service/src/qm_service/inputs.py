@@ -24,9 +24,15 @@ class Inputs:
         self.at_end = not plan.inputs
         self._log = log
 
+    @property
+    def reads(self) -> bool:
+        """There is a partition that is read."""
+        return self.position.keys() - self.halted.keys() != set()
+
     def reset(self, position: Position) -> None:
-        """Read on from here: what was read ahead is void."""
+        """Read on from here, also where it was halted: what was read ahead is void."""
         self.position = dict(position)
+        self.halted = {}
 
     def halt(self, halted: dict[tuple[str, int], str]) -> None:
         """Read these partitions no further."""

@@ -23,8 +23,8 @@ class Redriven:
 async def redrive(
     runtime: Runtime, *, stream: str | None = None, wire: str | None = None, limit: int = 1_000_000
 ) -> Redriven:
-    """Try parked records again, in the order of each stream, at most `limit`: those of one stream, of all streams where a
-    fact of type `wire` is parked, or all. Raises Unavailable, DatabaseUnavailable."""
+    """Try parked records again, in the order of each stream, at most `limit`: those of one stream, of all streams where
+    a fact of type `wire` is parked, or all. Raises Unavailable, DatabaseUnavailable."""
     cursor, done, tried = 0, 0, 0
     while tried < limit:
         query = _page(runtime, cursor, stream, wire).limit(min(_PAGE, limit - tried))

@@ -15,7 +15,7 @@ class Relay:
     """Reads behind the writer. Where it is gets saved with the writer's next transaction: a relay that dies in between
     publishes some facts again, with the ids that they had."""
 
-    def __init__(self, schema: Schema, database: Database, store: SqlEventStore, log: EventLog) -> None:
+    def __init__(self, schema: Schema, database: Database, log: EventLog) -> None:
         self.cursor: Cursor = (0, 0)
         self.saved: Cursor = (0, 0)
         self.drained = False
@@ -23,7 +23,7 @@ class Relay:
         self.wake = asyncio.Event()
         self._schema = schema
         self._database = database
-        self._store = store
+        self._store = SqlEventStore(schema, database)
         self._log = log
 
     async def load(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from qm_events import Event, decode
 from qm_events.registry import TOPICS
@@ -25,6 +25,8 @@ from qm_service.store import message_of
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
 _ROUNDS = 1_000
+
+D = TypeVar("D", bound=Database)
 
 
 class Worker(Protocol):
@@ -58,7 +60,10 @@ class World:
     def database(self, name: str) -> Database:
         """Return a new database: in memory, or a file in the world's folder."""
         place = ":memory:" if self._folder is None else self._folder / f"{name}.db"
-        database = Database(f"sqlite+aiosqlite:///{place}", durable=False)
+        return self.own(Database(f"sqlite+aiosqlite:///{place}", durable=False))
+
+    def own(self, database: D) -> D:
+        """Close a database with the world."""
         self._databases.append(database)
         return database
 
