@@ -1,5 +1,5 @@
-"""Bytes to facts and back. Strict at write, tolerant at read: unknown envelope attributes are ignored, an old version is
-brought up by one upcaster a hop, and a type that this release does not know is named, never guessed."""
+"""Bytes to facts and back. Strict at write, tolerant at read: unknown envelope attributes are ignored, an old version
+is brought up by one upcaster a hop, and a type that this release does not know is named, never guessed."""
 
 from collections.abc import Callable
 from functools import cache

@@ -37,7 +37,7 @@ D = TypeVar("D", bound=EventData)
 
 
 class Event(BaseModel, Generic[D]):
-    """One fact with its envelope. `time` is when it was decided, never before the fact that precedes it in its stream."""
+    """One fact with its envelope. `time` is when it was decided, never before the fact before it in its stream."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -79,7 +79,8 @@ class CardSpec(Value):
 
 @event("node.registered", version=1, topic=FLEET)
 class NodeRegistered(EventData):
-    """A node with its cards is in the fleet, or is described anew; a card that is left out is gone once nobody holds it."""
+    """A node with its cards is in the fleet, or is described anew; a card that is left out is gone once nobody holds
+    it."""
 
     node: str
     cpu_milli: MilliCpu
@@ -131,7 +132,8 @@ class CardsHeld(EventData):
 
 @event("cards.returned", version=1, topic=FLEET)
 class CardsReturned(EventData):
-    """The allocation holds nothing on this node any more: `pooled` cards are free, the others isolated until cleared."""
+    """The allocation holds nothing on this node any more: `pooled` cards are free, the others isolated until
+    cleared."""
 
     node: str
     allocation: str

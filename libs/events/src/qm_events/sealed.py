@@ -1,5 +1,5 @@
-"""Personal fields in facts. The bytes on the log are sealed with a key of their subject that is kept outside the log, so
-that a person can be erased from a log that is kept for ever; without the key a field reads as `Redacted`."""
+"""Personal fields in facts. The bytes on the log are sealed with a key of their subject that is kept outside the log,
+so that a person can be erased from a log that is kept for ever; without the key a field reads as `Redacted`."""
 
 from typing import Annotated
 
