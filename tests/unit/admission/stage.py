@@ -66,13 +66,17 @@ class Stage:
         assert problem["remedy"]
         return reply.status_code, problem["code"]
 
-    async def tell(self, stream: str, *facts: EventData, tenant: str = "acme") -> None:
+    async def tell(self, stream: str, *facts: EventData) -> None:
         """Put facts of another service on the log and let admission read them."""
+        await self.publish(stream, *facts)
+        await self.world.settle()
+
+    async def publish(self, stream: str, *facts: EventData, tenant: str = "acme") -> None:
+        """Put facts of another service on the log."""
         for fact in facts:
             self.versions[stream] = version = self.versions.get(stream, 0) + 1
             event = new_event(stream, version, self.world.clock.now(), "/quartermaster/test", fact, tenant=tenant)
             await self.world.publish(event)
-        await self.world.settle()
 
     async def submit(self, order: str, asked: OrderRequest) -> None:
         """Submit an order."""
@@ -102,10 +106,12 @@ async def staged(world: World | None = None) -> AsyncIterator[Stage]:
 
 async def furnish(stage: Stage) -> None:
     """Fill the directory."""
+    facts: dict[str, list[EventData]] = {"platform": []}
     for tenant in ("acme", "beta"):
-        facts: list[EventData] = [TenantRegistered(tenant=tenant, display_name=tenant)]
-        facts += [ProjectRegistered(tenant=tenant, project=name, display_name=name) for name in ("vision", "speech")]
-        await stage.tell(f"tenant/{tenant}", *facts, tenant=tenant)
+        projects = [ProjectRegistered(tenant=tenant, project=name, display_name=name) for name in ("vision", "speech")]
+        facts[tenant] = [TenantRegistered(tenant=tenant, display_name=tenant), *projects]
     for tenant, project, subject, role in PEOPLE:
-        granted = MemberGranted(tenant=tenant, project=project, subject=subject, role=role)
-        await stage.tell(f"tenant/{tenant}", granted, tenant=tenant)
+        facts[tenant].append(MemberGranted(tenant=tenant, project=project, subject=subject, role=role))
+    for tenant, some in facts.items():
+        await stage.publish(f"tenant/{tenant}", *some, tenant=tenant)
+    await stage.world.settle()

@@ -1,0 +1,101 @@
+"""The service on the chassis: a log with duplicates and mixed topics, restarts in between, a rebuild from the topics."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from qm_admission.book import SetLimits
+from qm_admission.consumers import ADMISSION
+from qm_events import EventData
+from qm_service.log_memory import MemoryLog
+from qm_service.model import Act
+from qm_service.replay import verify
+from qm_service.testing.nasty import NastyLog
+from qm_service.testing.world import World
+from tests.unit.admission.model import Model, Step, history
+from tests.unit.admission.stage import Stage, staged
+from tests.unit.admission.test_ledger import known
+
+
+async def follow(stage: Stage, step: Step) -> None:
+    runtime = stage.world.runtimes["admission"]
+    match step.said:
+        case None:
+            await runtime.stop()
+            await runtime.start()
+        case SetLimits():
+            await runtime.execute(Act(step.stream, step.said, tenant="acme"))
+        case EventData():
+            await stage.publish(step.stream, step.said)
+
+
+async def states(stage: Stage) -> dict[str, object]:
+    """The orders as folds of what is on the topic."""
+    decider, found = ADMISSION.deciders[0], {}
+    for fact in await stage.world.facts("admissions"):
+        if order := getattr(fact, "order", None):
+            found[order] = decider.evolve(found.get(order, decider.initial), fact)
+    return found
+
+
+async def check_the_rebuild(stage: Stage) -> None:
+    runtime = stage.world.runtimes["admission"]
+    comparison = await verify(ADMISSION, runtime.database, stage.world.database("rebuilt"), stage.world.log)
+    assert comparison.equal, comparison.differing
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_service_does_what_a_full_rescan_would_do(seed: int, tmp_path: Path) -> None:
+    model = Model()
+    async with staged(World(folder=tmp_path, log=NastyLog(MemoryLog(), seed))) as stage:
+        for step in history(seed, 40):
+            await follow(stage, step)
+            await stage.world.settle()
+            step.follow(model)
+            model.settle()
+        found = await states(stage)
+        assert {order: known(state) for order, state in found.items()} == model.known
+        await check_the_rebuild(stage)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_ledger_adds_up_whatever_comes_when_and_how_often(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    async with staged(World(folder=tmp_path, log=NastyLog(MemoryLog(), seed))) as stage:
+        streams: dict[str, list[Step]] = {}
+        for step in history(seed + 100, 120):
+            streams.setdefault(step.stream, []).append(step)
+        while streams:
+            stream = random.choice(sorted(streams))
+            await follow(stage, streams[stream].pop(0))
+            streams = {name: steps for name, steps in streams.items() if steps}
+            if random.random() < 0.1:
+                await stage.world.settle()
+        await stage.world.settle()
+        await check_the_ledger(stage)
+        await check_the_rebuild(stage)
+
+
+async def check_the_ledger(stage: Stage) -> None:
+    used: dict[str, Counter[str]] = {}
+    refunds: Counter[str] = Counter()
+    for fact in await stage.world.facts("admissions"):
+        match fact.wire_type.removesuffix(".v1"):
+            case "quota.claimed":
+                sign, amounts = 1, fact.amounts
+            case "quota.committed":
+                sign, amounts = -1, fact.returned
+            case "quota.refunded":
+                sign, amounts = -1, fact.amounts
+                refunds[fact.order] += 1
+            case _:
+                continue
+        for scope in fact.scopes:
+            for name, amount in amounts.values.items():
+                used.setdefault(scope, Counter())[name] += sign * amount
+    assert not refunds or max(refunds.values()) == 1
+    assert min((amount for scope in used.values() for amount in scope.values()), default=0) >= 0
+    for name, doc in stage.world.runtimes["admission"].context().docs.resident("scopes").items():
+        assert doc.used == +used.get(name, Counter())
