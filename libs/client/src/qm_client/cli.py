@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from qm_client import operate
+from qm_client import logs, operate, serving
 from qm_client.sdk import ApiError, Json
 from qm_client.session import DEFAULT_URL, open_session, save_session
 from qm_client.show import ORDER_HEADS, console, emit, explain, order_line
@@ -20,6 +20,8 @@ SERVICES = ("catalog", "admission", "scheduler", "provisioner", "metering")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 operate.register(app)
+logs.register(app)
+serving.register(app)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 OrderArg = Annotated[str, typer.Argument(help="The id of the order.")]
@@ -38,7 +40,7 @@ def login(
         answer = httpx.post(f"{url}/v1/sim/token", json={"subject": subject}, timeout=10)
         if not answer.is_success:
             raise ApiError(answer.status_code, answer.json())
-        token = str(answer.json()["token"])
+        token = str(answer.json()["access_token"])
     path = save_session(url, token)
     console.print(f"logged in{f' as {subject}' if subject else ''} at {url}; kept in {path}")
 
@@ -121,10 +123,10 @@ def order(
     body = _order_body(project, specification, service_model, count, image, serve, duration, priority, ssh_key)
     with open_session() as client:
         record = client.submit(body, idempotency_key=idempotency_key)
-        if wait:
-            for record in client.watch(record["order"], limit_seconds=wait):
-                if not as_json:
-                    explain(record)
+        for changed in client.watch(record["order"], limit_seconds=wait) if wait else ():
+            record = changed
+            if not as_json:
+                explain(record)
         emit(record, as_json, [order_line(record)], ORDER_HEADS)
 
 

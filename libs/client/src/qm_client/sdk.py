@@ -1,4 +1,4 @@
-"""The Python SDK: one class over the HTTP API. What the API refuses is raised as `ApiError`, with its code and remedy."""
+"""The Python SDK: one class over the HTTP API. What the API refuses is raised as `ApiError`, with code and remedy."""
 
 import time
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""A scenario: the world that an embedded product starts in, as one YAML file. Every field is checked, unknown ones are refused."""
+"""A scenario: the world that an embedded product starts in, one YAML file. Unknown fields are refused."""
 
 from pathlib import Path
 from typing import Any, Literal

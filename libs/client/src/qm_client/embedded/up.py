@@ -1,0 +1,76 @@
+"""`qm up`: serve the embedded product until it is told to stop."""
+
+import asyncio
+import logging
+import signal
+from datetime import timedelta
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+import httpx
+import uvloop
+
+from qm_client.embedded.clock import StoredClock
+from qm_client.embedded.load import LoadError, load
+from qm_client.embedded.product import OPERATOR, Product, build, opened
+from qm_client.embedded.scenario import Scenario, ScenarioError, load_scenario
+from qm_service.cli import serve_app
+from qm_service.clock import Clock, WallClock
+from qm_service.local_issuer import BindRefused
+
+REASONS = (ScenarioError, BindRefused, LoadError, OSError)
+"""What the command says in one line instead of a traceback."""
+SAMPLE = Path(str(files("qm_client.embedded") / "sample.yaml"))
+
+
+def serve(data: Path, host: str, port: int, scenario: Path, clock: Literal["wall", "manual"]) -> None:
+    """Serve until SIGTERM or SIGINT. Raises ScenarioError, BindRefused, LoadError."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    world = load_scenario(scenario)
+    data.mkdir(parents=True, exist_ok=True)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(data, host, port, world, clock))
+
+
+async def _serve(data: Path, host: str, port: int, world: Scenario, mode: str) -> None:
+    clock: Clock = StoredClock(data / "clock") if mode == "manual" else WallClock()
+    async with opened(build(data, clock, host=host, port=port)) as product:
+        serving = asyncio.create_task(serve_app(product.app, host, port))
+        try:
+            await ensure_loaded(product, f"http://{host}:{port}", world)
+            print(_welcome(f"http://{host}:{port}", world), flush=True)  # the command's output
+            await serving
+        finally:
+            if not serving.done():
+                signal.raise_signal(signal.SIGTERM)  # what the server ends on
+                await serving
+
+
+async def ensure_loaded(product: Product, url: str, world: Scenario) -> None:
+    """Load the scenario into a new data folder. Raises ScenarioError where another one was loaded before, LoadError."""
+    mark = product.data / "scenario.sha256"
+    digest = sha256(world.model_dump_json().encode()).hexdigest()
+    if mark.exists() and mark.read_text() != digest:
+        raise ScenarioError(f"{product.data} was begun with another scenario: use a new --data folder, or the old file")
+    if mark.exists():
+        return
+    token = product.issuer.mint(OPERATOR, timedelta(hours=1))
+    transport = httpx.ASGITransport(product.app)
+    headers = {"authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, transport=transport, timeout=30) as client:
+        await load(client, world, product.clock.now())
+    mark.write_text(digest)
+
+
+def _welcome(url: str, world: Scenario) -> str:
+    roles = {user.subject: sorted({grant.role.value for grant in user.grants}) for user in world.users}
+    lines = [f"Quartermaster serves {url}", "", "Sample users (qm login --as NAME):"]
+    lines += [f"  {subject:12} {', '.join(held)}" for subject, held in roles.items()]
+    buyer = next((u for u in world.users for g in u.grants if g.role == "developer" and g.project), None)
+    if buyer and world.specifications:
+        project = next(grant.project for grant in buyer.grants if grant.project)
+        lines += ["", "Order something:", f"  qm login --as {buyer.subject} --url {url}"]
+        lines += [f"  qm order {world.specifications[0].name} --project {project} --model vm --wait 30"]
+    return "\n".join(lines)

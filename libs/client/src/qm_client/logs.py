@@ -1,0 +1,113 @@
+"""`qm log`: the topics as JSON lines; one order across all topics as a causal tree."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.tree import Tree
+
+from qm_client.sdk import Json
+from qm_client.session import open_session
+from qm_client.show import console
+
+LogUrl = Annotated[str | None, typer.Option("--log", help="kafka://host:port,… or sqlite:///path.")]
+DataDir = Annotated[Path, typer.Option("--data", help="The folder of an embedded product, where --log is not given.")]
+File = Annotated[Path, typer.Argument(help="JSON lines, closed by a checksum.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `qm log …` to the command line."""
+    log = typer.Typer(no_args_is_help=True, help="Keep, move and read the topics.")
+    commands: dict[str, Callable[..., None]] = {"export": export, "import": import_, "tail": tail, "show": show}
+    for name, command in commands.items():
+        log.command(name)(command)
+    app.add_typer(log, name="log")
+
+
+def export(file: File, log: LogUrl = None, data: DataDir = Path("var/up")) -> None:
+    """Write all topics to a file."""
+    from qm_service.segments import export_log
+
+    async def run() -> int:
+        async with _opened(log, data) as source:
+            return await export_log(source, file)
+
+    console.print(f"{_run(run)} facts in {file}")
+
+
+def import_(file: File, log: LogUrl = None, data: DataDir = Path("var/up")) -> None:
+    """Fill an empty log from a file; services rebuild their databases from it."""
+    from qm_service.segments import import_log
+
+    async def run() -> int:
+        async with _opened(log, data) as target:
+            return await import_log(target, file)
+
+    console.print(f"{_run(run)} facts from {file}")
+
+
+def tail(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as facts come.")] = False,
+    log: LogUrl = None,
+    data: DataDir = Path("var/up"),
+) -> None:
+    """Print facts, a JSON line each."""
+    from qm_events import TOPICS
+    from qm_service.log import first_positions
+
+    async def run() -> None:
+        async with _opened(log, data) as source:
+            position = first_positions(TOPICS)
+            while (records := await source.read(position, 500, 1.0 if follow else 0.0)) or follow:
+                for record in records:
+                    position[record.topic, record.partition] = record.offset + 1
+                    typer.echo(record.value.decode(errors="replace"))
+
+    _run(run)
+
+
+def show(order: Annotated[str, typer.Argument(help="The id of the order.")]) -> None:
+    """Show one order across all topics: which fact led to which."""
+    with open_session() as client:
+        facts = list(client.pages(f"/orders/{order}/events"))
+    console.print(causal_tree(order, facts))
+
+
+def causal_tree(order: str, facts: list[Json]) -> Tree:
+    """Return the facts of an order as a tree: each under the fact that led to it, calls and ticks at the top."""
+    tree = Tree(f"order {order}")
+    branches: dict[str, Tree] = {}
+    for fact in sorted(facts, key=lambda fact: (fact["time"], fact["subject"], fact["version"])):
+        above = branches.get(fact.get("causation") or "", tree)
+        who = "" if fact.get("actor") in (None, "system") else f" by {fact['actor']}"
+        branches[fact["id"]] = above.add(
+            f"[bold]{fact['type']}[/bold] {fact['time']} {fact['source'].split('/')[-1]}{who}"
+        )
+    return tree
+
+
+@asynccontextmanager
+async def _opened(url: str | None, data: Path) -> AsyncIterator[Any]:
+    from qm_service.log_url import log_from
+
+    log = log_from(url or f"sqlite:///{data / 'log.sqlite'}")
+    await log.start()
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+def _run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    from qm_service.log import LogUnavailable, PositionLost
+    from qm_service.segments import SegmentRefused
+
+    try:
+        return asyncio.run(main())
+    except (LogUnavailable, PositionLost, SegmentRefused, OSError, ValueError, json.JSONDecodeError) as error:
+        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        raise typer.Exit(2) from error
