@@ -52,6 +52,8 @@ def _on_the_wire(schema: Schema) -> Schema:
     told = {key: value for key, value in schema.items() if key != "title"}
     if told.get("additionalProperties") is False:
         del told["additionalProperties"]
+    if "description" in told:
+        told["description"] = " ".join(told["description"].split())
     if "required" in told:
         told["required"] = sorted(told["required"])
     if told.get("default", ...) is None:
