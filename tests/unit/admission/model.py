@@ -143,7 +143,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happens: a fact of others on a stream, a command, or (None) a restart; and what the model makes of it."""
+    """A fact of others on a stream, a command, or (None) a restart; and what the model makes of it."""
 
     stream: str
     said: EventData | SetLimits | None

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from qm_events.catalog import OrderCancelRequested
 from tests.unit.admission.desk import request
 from tests.unit.admission.stage import Stage
@@ -56,24 +54,20 @@ async def test_a_put_on_an_old_version_is_refused(stage: Stage) -> None:
     assert (await stage.done("GET", "/quotas/acme/vision"))["limits"] == {"cards": 1}
 
 
-@pytest.mark.parametrize(
-    ("limits", "code"),
-    [
+async def test_limits_that_mean_nothing_are_refused(stage: Stage) -> None:
+    for limits, code in (
         ({"card_hours_month": 100}, "quota-dimension-not-enforced"),
         ({"memory_gib": 1}, "quota-dimension-unknown"),
         ({"cards": -1}, "quota-limit-out-of-range"),
         ({"cards": 1.5}, "validation-failed"),
         ({"cards": "8"}, "validation-failed"),
         ({"cards": True}, "validation-failed"),
-    ],
-)
-async def test_limits_that_mean_nothing_are_refused(stage: Stage, limits: dict[str, Any], code: str) -> None:
-    assert await stage.refused("PUT", "/quotas/acme/vision", {"limits": limits}) == (422, code)
+    ):
+        assert await stage.refused("PUT", "/quotas/acme/vision", {"limits": limits}) == (422, code), limits
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "by", "status"),
-    [
+async def test_who_may_see_and_set_what(stage: Stage) -> None:
+    for method, path, by, status in (
         ("GET", "/quotas/nobody", "otto", 404),
         ("GET", "/quotas/acme/nothing", "otto", 404),
         ("PUT", "/quotas/acme/nothing", "tina", 404),
@@ -88,12 +82,10 @@ async def test_limits_that_mean_nothing_are_refused(stage: Stage, limits: dict[s
         ("PUT", "/approval-policies?tenant=acme", "dev", 403),
         ("GET", "/approval-policies?tenant=No%20Name", "tina", 422),
         ("POST", "/approvals/none/approve", "ann", 404),
-    ],
-)
-async def test_who_may_see_and_set_what(stage: Stage, method: str, path: str, by: str, status: int) -> None:
-    body = {"policies": []} if "policies" in path else {"limits": {}}
-    reply = await stage.call(method, path, None if method != "PUT" else body, by=by)
-    assert reply.status_code == status, reply.text
+    ):
+        body = {"policies": []} if "policies" in path else {"limits": {}}
+        reply = await stage.call(method, path, None if method != "PUT" else body, by=by)
+        assert reply.status_code == status, (method, path, by, reply.text)
 
 
 async def test_policies_come_back_as_they_were_set(stage: Stage) -> None:
@@ -107,22 +99,18 @@ async def test_policies_come_back_as_they_were_set(stage: Stage) -> None:
     assert again == read.json()
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
+async def test_policies_that_cannot_work_are_refused(stage: Stage) -> None:
+    for policy in (
         {"name": "x"},
         {"name": "x", "approver_subjects": ["stranger"]},
         {"name": "x", "approver_role": "approver", "projects": ["nothing"]},
-    ],
-)
-async def test_policies_that_cannot_work_are_refused(stage: Stage, policy: dict[str, Any]) -> None:
-    refused = await stage.refused("PUT", "/approval-policies?tenant=acme", {"policies": [policy]})
-    assert refused == (422, "approval-policy-invalid")
+    ):
+        refused = await stage.refused("PUT", "/approval-policies?tenant=acme", {"policies": [policy]})
+        assert refused == (422, "approval-policy-invalid"), policy
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
+async def test_policies_of_the_wrong_form_are_refused(stage: Stage) -> None:
+    for policy in (
         {"name": "x", "approver_role": "king"},
         {"name": "x", "approver_role": "approver", "cards_at_least": 10**12},
         {"name": "x", "approver_role": "approver", "lapses_after_seconds": 10**12},
@@ -130,11 +118,9 @@ async def test_policies_that_cannot_work_are_refused(stage: Stage, policy: dict[
         {"name": "x", "approver_role": "approver", "self_approval": 1},
         {"name": "x", "approver_role": "approver", "colour": "red"},
         {"name": "Not a label", "approver_role": "approver"},
-    ],
-)
-async def test_policies_of_the_wrong_form_are_refused(stage: Stage, policy: dict[str, Any]) -> None:
-    refused = await stage.refused("PUT", "/approval-policies?tenant=acme", {"policies": [policy]})
-    assert refused == (422, "validation-failed")
+    ):
+        refused = await stage.refused("PUT", "/approval-policies?tenant=acme", {"policies": [policy]})
+        assert refused == (422, "validation-failed"), policy
 
 
 async def test_an_approver_finds_the_order_and_lets_it_go_on(stage: Stage) -> None:
@@ -163,9 +149,9 @@ async def test_only_those_who_may_decide_find_an_approval(stage: Stage) -> None:
         assert len(found["items"]) == count, subject
 
 
-@pytest.mark.parametrize(
-    ("by", "body", "refusal"),
-    [
+async def test_a_vote_that_does_not_count_changes_nothing(stage: Stage) -> None:
+    approval = await open_approval(stage)
+    for by, body, refusal in (
         ("dev", {}, (403, "forbidden")),
         ("tina", {}, (403, "approval-not-yours")),
         ("kim", {}, (404, "not-found")),
@@ -173,13 +159,8 @@ async def test_only_those_who_may_decide_find_an_approval(stage: Stage) -> None:
         ("ann", {"digest": "another"}, (409, "approval-digest-mismatch")),
         ("ann", {"digest": "x" * 201}, (422, "validation-failed")),
         ("ann", {"colour": "red"}, (422, "validation-failed")),
-    ],
-)
-async def test_a_vote_that_does_not_count_changes_nothing(
-    stage: Stage, by: str, body: dict[str, Any], refusal: tuple[int, str]
-) -> None:
-    approval = await open_approval(stage)
-    assert await stage.refused("POST", f"/approvals/{approval['approval']}/approve", body, by=by) == refusal
+    ):
+        assert await stage.refused("POST", f"/approvals/{approval['approval']}/approve", body, by=by) == refusal
     assert await stage.said("o1") == ["approval.requested"]
 
 

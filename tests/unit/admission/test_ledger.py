@@ -39,7 +39,7 @@ def known(state: Any) -> Known:
     return Known(state.phase, Counter(state.claim), frozenset((it.scope, it.dimension, it.limit) for it in held))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(HISTORIES, st.integers(1, 5))
 def test_every_order_stands_where_a_full_rescan_would_put_it(seed: tuple[int, int], batch: int) -> None:
     desk, model = Desk(), Model()
@@ -109,7 +109,7 @@ def check_the_log(desk: Desk) -> None:
         assert +audit.used.get(scope, Counter()) == doc.used
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(HISTORIES)
 def test_a_restart_anywhere_changes_nothing(seed: tuple[int, int]) -> None:
     steady, shaky = Desk(), Desk()

@@ -1,4 +1,4 @@
-"""The service on the chassis: a log with duplicates and mixed topics, restarts in between, a rebuild from the topics."""
+"""The service on the chassis: a log that repeats and mixes, restarts in between, and a rebuild from the topics."""
 
 from collections import Counter
 from pathlib import Path
