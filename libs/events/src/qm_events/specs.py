@@ -110,8 +110,8 @@ class Amounts(Value):
     """What an order takes from a quota, or a limit allows. A missing limit does not limit."""
 
     values: dict[str, int] = Field(default_factory=dict)
-    """By dimension: `cards`, `cards/<accelerator>`, `accelerator_memory_mib`, `cpu_milli`, `memory_mib`, `concurrent_orders`,
-    `card_hours_month`."""
+    """By dimension: `cards`, `cards/<accelerator>`, `accelerator_memory_mib`, `cpu_milli`, `memory_mib`,
+    `concurrent_orders`, `card_hours_month`."""
 
 
 class Violation(Value):
@@ -175,6 +175,8 @@ class Probe(Value):
     name: str
     passed: bool
     detail: str = ""
+    suspect: tuple[str, ...] = ()
+    """The cards that a failed check speaks against."""
 
 
 class FaultReport(Value):

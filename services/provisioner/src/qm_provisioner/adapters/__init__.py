@@ -1,0 +1,1 @@
+"""What reaches outside. Only `app` builds these."""

@@ -1,0 +1,207 @@
+"""An environment as its facts tell it: the state of the stream `environment/<order>`, and its document."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from qm_events import EventData
+from qm_events import provisioner as facts
+from qm_events.specs import EndCause, FaultReport, OrderRequest, PlacedUnit, Probe
+
+
+class Phase(StrEnum):
+    """Where an environment stands."""
+
+    ABSENT = "absent"
+    BUILDING = "building"
+    VERIFYING = "verifying"
+    READY = "ready"
+    RELEASING = "releasing"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRun:
+    """A step in one direction: its last attempt, and how it ended."""
+
+    step: str
+    direction: facts.Direction
+    attempt: int
+    external_name: str
+    state: Literal["intended", "done", "failed"]
+    intended_at: datetime
+    """Of the first attempt."""
+    ended_at: datetime | None = None
+    """Of the last attempt that ended, whether or not another follows."""
+    error: str = ""
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the facts of the stream say; also the document of the projection `environments`."""
+
+    order: str = ""
+    allocation: str = ""
+    request: OrderRequest | None = None
+    """None where the end overtook the beginning."""
+    units: tuple[PlacedUnit, ...] = ()
+    steps: tuple[str, ...] = ()
+    phase: Phase = Phase.ABSENT
+    runs: tuple[StepRun, ...] = ()
+    """In the order of their first intent; only the last can be in flight."""
+    probes: tuple[Probe, ...] = ()
+    endpoint: dict[str, Any] | None = None
+    cause: EndCause | None = None
+    """Why it ends; None while it shall live."""
+    fault: FaultReport | None = None
+    error: str = ""
+    started_at: datetime | None = None
+    ready_at: datetime | None = None
+    failed_at: datetime | None = None
+    revoked_at: datetime | None = None
+    wiped_at: datetime | None = None
+    validated_at: datetime | None = None
+    quarantined_at: datetime | None = None
+    released_at: datetime | None = None
+    lines: tuple[facts.ReceiptLine, ...] = ()
+    digest: str = ""
+
+    @property
+    def running(self) -> StepRun | None:
+        """Return the step that was intended and not yet reported."""
+        return self.runs[-1] if self.runs and self.runs[-1].state == "intended" else None
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """Return all cards, unit by unit."""
+        return tuple(card for unit in self.units for card in unit.cards)
+
+    def ran(self, direction: facts.Direction) -> dict[str, StepRun]:
+        """Return the runs in one direction, by step."""
+        return {run.step: run for run in self.runs if run.direction == direction}
+
+
+NOTHING = Environment()
+
+
+def external_name(order: str, step: str) -> str:
+    """Return what the things of a step are called at the backend: the same on every attempt and after every crash."""
+    return f"qm-{order}-{step}"
+
+
+class UnlawfulFact(Exception):
+    """A fact that no decision can have led to: the stream is broken, and stops."""
+
+
+def evolve(env: Environment, fact: Any) -> Environment:
+    """Return the environment after one more of its facts. Raises UnlawfulFact."""
+    return EVOLVE[type(fact)](env, fact)
+
+
+def _started(env: Environment, fact: facts.EnvironmentStarted) -> Environment:
+    if env.phase is not Phase.ABSENT:
+        raise UnlawfulFact(f"environment {fact.order} starts twice")
+    return replace(
+        env,
+        order=fact.order,
+        allocation=fact.allocation,
+        request=fact.request,
+        units=fact.units,
+        steps=fact.steps,
+        phase=Phase.BUILDING if fact.steps else Phase.VERIFYING,
+        started_at=fact.started_at,
+    )
+
+
+def _intended(env: Environment, fact: facts.EnvironmentStepIntended) -> Environment:
+    running = env.running
+    if running is None:
+        run = StepRun(fact.step, fact.direction, fact.attempt, fact.external_name, "intended", fact.intended_at)
+        return replace(env, runs=(*env.runs, run))
+    if (running.step, running.direction) != (fact.step, fact.direction):
+        raise UnlawfulFact(f"environment {fact.order}: {fact.step} is intended while {running.step} is in flight")
+    return _with_last(env, replace(running, attempt=fact.attempt))
+
+
+def _with_last(env: Environment, run: StepRun) -> Environment:
+    return replace(env, runs=(*env.runs[:-1], run))
+
+
+def _running(env: Environment, fact: facts.EnvironmentStepDone | facts.EnvironmentStepFailed) -> StepRun:
+    run = env.running
+    if run is None or (run.step, run.direction) != (fact.step, fact.direction):
+        raise UnlawfulFact(f"environment {fact.order}: {fact.step} ends without an intent")
+    return run
+
+
+def _done(env: Environment, fact: facts.EnvironmentStepDone) -> Environment:
+    run = replace(_running(env, fact), state="done", ended_at=fact.done_at, outputs=fact.outputs, error="")
+    built = fact.direction == "do" and fact.step == env.steps[-1]
+    return replace(_with_last(env, run), phase=Phase.VERIFYING if built else env.phase)
+
+
+def _step_failed(env: Environment, fact: facts.EnvironmentStepFailed) -> Environment:
+    run = replace(_running(env, fact), ended_at=fact.failed_at, error=fact.error)
+    return _with_last(env, replace(run, state="failed") if fact.final else run)
+
+
+def _verified(env: Environment, fact: facts.EnvironmentVerified) -> Environment:
+    return replace(env, probes=fact.probes)
+
+
+def _ready(env: Environment, fact: facts.EnvironmentReady) -> Environment:
+    return replace(env, phase=Phase.READY, endpoint=fact.endpoint, ready_at=fact.ready_at)
+
+
+def _failed(env: Environment, fact: facts.EnvironmentFailed) -> Environment:
+    return replace(env, cause=env.cause or EndCause.FAILED, error=fact.error, failed_at=fact.failed_at)
+
+
+def _end_noted(env: Environment, fact: facts.EnvironmentEndNoted) -> Environment:
+    return replace(env, order=fact.order, cause=env.cause or fact.cause, fault=env.fault or fact.fault)
+
+
+def _release_started(env: Environment, fact: facts.EnvironmentReleaseStarted) -> Environment:
+    return replace(env, phase=Phase.RELEASING, allocation=fact.allocation)
+
+
+def _revoked(env: Environment, fact: facts.EnvironmentRevoked) -> Environment:
+    return replace(env, revoked_at=fact.revoked_at)
+
+
+def _wiped(env: Environment, fact: facts.EnvironmentWiped) -> Environment:
+    return replace(env, wiped_at=fact.wiped_at)
+
+
+def _validated(env: Environment, fact: facts.EnvironmentValidated) -> Environment:
+    return replace(env, validated_at=fact.validated_at)
+
+
+def _quarantined(env: Environment, fact: facts.EnvironmentQuarantined) -> Environment:
+    return replace(env, quarantined_at=fact.quarantined_at, error=fact.error)
+
+
+def _released(env: Environment, fact: facts.EnvironmentReleased) -> Environment:
+    return replace(env, phase=Phase.RELEASED, released_at=fact.released_at, lines=fact.lines, digest=fact.digest)
+
+
+EVOLVE: Mapping[type[EventData], Callable[[Environment, Any], Environment]] = {
+    facts.EnvironmentStarted: _started,
+    facts.EnvironmentStepIntended: _intended,
+    facts.EnvironmentStepDone: _done,
+    facts.EnvironmentStepFailed: _step_failed,
+    facts.EnvironmentVerified: _verified,
+    facts.EnvironmentReady: _ready,
+    facts.EnvironmentFailed: _failed,
+    facts.EnvironmentEndNoted: _end_noted,
+    facts.EnvironmentReleaseStarted: _release_started,
+    facts.EnvironmentRevoked: _revoked,
+    facts.EnvironmentWiped: _wiped,
+    facts.EnvironmentValidated: _validated,
+    facts.EnvironmentQuarantined: _quarantined,
+    facts.EnvironmentReleased: _released,
+}
+"""One line for each fact of the topic."""
