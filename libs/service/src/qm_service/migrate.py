@@ -9,19 +9,16 @@ from importlib.resources import files
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from qm_service.database import Database
-
-_LOCK = 0x514D_0001
-"""Of PostgreSQL's advisory locks: replicas that start together migrate one after the other."""
+from qm_service.ddl import exclusively
 
 
 async def upgrade(database: Database, package: str) -> None:
     """Run what is missing, in one transaction; again and from several processes as well. Raises DatabaseUnavailable."""
     async with database.write() as connection:
-        if not database.sqlite:
-            await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        await exclusively(database, connection)
         await connection.run_sync(_upgrade, package)
 
 

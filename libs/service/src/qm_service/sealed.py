@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from qm_events.sealed import REDACTED
 from qm_service.database import Database
+from qm_service.ddl import exclusively
 
 METADATA = MetaData()
 KEYS = Table(
@@ -76,6 +77,7 @@ class SubjectKeys:
     async def _create(self) -> None:
         if not self._created:
             async with self._database.write() as tx:
+                await exclusively(self._database, tx)
                 await tx.run_sync(METADATA.create_all)
             self._created = True
 
