@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -61,10 +62,9 @@ class ManualClock:
         """Return when `until` is reached, when the clock was moved or after `limit_seconds` of real time."""
         if until is not None and until <= self._now:
             return
-        try:
-            await asyncio.wait_for(self._moved.wait(), limit_seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_seconds):
+                await self._moved.wait()
 
 
 class FileClock:

@@ -85,9 +85,7 @@ class Loops:
             for task in done:
                 task.result()
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await end(*self._tasks)
             self._tasks = []
 
     async def _write(self) -> None:
@@ -136,7 +134,8 @@ class Loops:
                 continue
             # A fact that had to wait for another transaction to end comes without a wake.
             with suppress(TimeoutError):
-                await asyncio.wait_for(relay.wake.wait(), _SWEEP_SECONDS)
+                async with asyncio.timeout(_SWEEP_SECONDS):
+                    await relay.wake.wait()
 
     async def _tick(self) -> None:
         """Wake the writer when something is due, and keep the lease when nothing happens."""
@@ -162,5 +161,14 @@ async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
+        await end(*tasks)
+
+
+async def end(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks until they have ended: a cancellation can get lost (in `asyncio.wait_for` before Python 3.12)."""
+    pending = set(tasks)
+    while pending := {task for task in pending if not task.done()}:
+        for task in pending:
             task.cancel()
+        await asyncio.wait(pending, timeout=0.1)
+    await asyncio.gather(*tasks, return_exceptions=True)

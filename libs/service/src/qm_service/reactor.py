@@ -16,6 +16,7 @@ from qm_service.clock import Clock
 from qm_service.database import Database, DatabaseUnavailable
 from qm_service.lease import Lease, LeaseLost
 from qm_service.log import EventLog, LogUnavailable, Position, PositionLost, Record
+from qm_service.loops import end
 from qm_service.model import Definition
 from qm_service.plan import plan_of
 from qm_service.schema import create, schema_of
@@ -74,8 +75,7 @@ class Reactor:
     async def stop(self) -> None:
         """End; a handler that runs is cancelled, and runs again later."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end(self._task)
             self._task = None
         if self._position is not None:
             with suppress(*_TROUBLE):

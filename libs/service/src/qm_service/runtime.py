@@ -13,7 +13,7 @@ from qm_service.engine import NOT_THE_WRITER, Engine
 from qm_service.items import Command, Input
 from qm_service.lease import LeaseLost
 from qm_service.log import EventLog, Position
-from qm_service.loops import TROUBLE, Loops
+from qm_service.loops import TROUBLE, Loops, end
 from qm_service.model import Act, Context, Definition
 from qm_service.park import HALT_PARTITION, PARK_STREAM, ParkPolicy
 from qm_service.reader import Reader
@@ -164,7 +164,8 @@ class Runtime:
             return
         self._main = asyncio.create_task(self._loops.run(), name=self.definition.name)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._loops.ready.wait(), _START_SECONDS)
+            async with asyncio.timeout(_START_SECONDS):
+                await self._loops.ready.wait()
 
     async def stop(self) -> None:
         """End within seconds: the batch at hand is finished, the lease is given back."""
@@ -172,10 +173,8 @@ class Runtime:
         self._stopped = self._loops.stopping = True
         engine.wake.set()
         if self._main is not None:
-            done, _ = await asyncio.wait({self._main}, timeout=_STOP_SECONDS)
-            if not done:
-                self._main.cancel()
-            await asyncio.gather(self._main, return_exceptions=True)
+            await asyncio.wait({self._main}, timeout=_STOP_SECONDS)
+            await end(self._main)
             self._main = None
         if engine.leads:
             with suppress(*TROUBLE):
