@@ -78,15 +78,19 @@ def show(order: Annotated[str, typer.Argument(help="The id of the order.")]) -> 
 
 
 def causal_tree(order: str, facts: list[Json]) -> Tree:
-    """Return the facts of an order as a tree: each under the fact that led to it, calls and ticks at the top."""
+    """Return the facts of an order as a tree: each under the fact that led to it.
+
+    What a rule or a runner decided by itself names no cause: it stands under the fact before it in its stream.
+    """
     tree = Tree(f"order {order}")
     branches: dict[str, Tree] = {}
+    last: dict[str, Tree] = {}
     for fact in sorted(facts, key=lambda fact: (fact["time"], fact["subject"], fact["version"])):
-        above = branches.get(fact.get("causation") or "", tree)
+        above = branches.get(fact.get("causation") or "") or last.get(fact["subject"], tree)
         who = "" if fact.get("actor") in (None, "system") else f" by {fact['actor']}"
-        branches[fact["id"]] = above.add(
-            f"[bold]{fact['type']}[/bold] {fact['time']} {fact['source'].split('/')[-1]}{who}"
-        )
+        line = f"[bold]{fact['type']}[/bold] {fact['time']} {fact['source'].split('/')[-1]}{who}"
+        branches[fact["id"]] = above.add(line)
+        last.setdefault(fact["subject"], branches[fact["id"]])
     return tree
 
 
