@@ -1,0 +1,50 @@
+"""The sums of metering on PostgreSQL equal those on SQLite."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from qm_metering.intervals import Span
+from qm_metering.projections import LedgerLine
+from qm_service.database import Database
+from qm_service.schema import create
+from tests.unit.metering import facts
+from tests.unit.metering.test_queries import SCHEMA, ask, store
+
+pytestmark = pytest.mark.integration
+
+CORRECTED = [facts.allocated(10, cards={"h100": 3, "h200": 2}), facts.ready(20), facts.released(50), facts.failed(40)]
+YEAR_US = 366 * 86_400 * 10**6
+
+
+@pytest.fixture
+async def databases(database_url: str) -> AsyncIterator[list[Database]]:
+    databases = [Database("sqlite+aiosqlite:///:memory:"), Database(database_url)]
+    for database in databases:
+        await create(database, SCHEMA)
+    yield databases
+    for database in databases:
+        await database.close()
+
+
+@pytest.mark.parametrize("window", [Span(0, 100), Span(25, 45), Span(39, 10**16)])
+@pytest.mark.parametrize("groups", [(), ("accelerator",), ("tenant", "project", "order", "service_model")])
+async def test_both_databases_give_the_same_sums(databases, window, groups):
+    service = facts.Metering().feed(CORRECTED)
+    answers = []
+    for database in databases:
+        await store(database, service)
+        answers.append(await ask(database, groups, window, now=90, scopes=["acme/vision"]))
+    assert answers[0] == answers[1]
+    assert all(type(value) is int for value in answers[1].values())
+
+
+async def test_a_sum_beyond_64_bits_is_exact_on_both(databases):
+    base = {name: "x" for name in ("tenant", "project", "order", "allocation", "accelerator", "service_model")}
+    service = facts.Metering()
+    for number in range(5):
+        told = {**base, "record": f"r{number}", "meter": "held", "cards": 100_000, "from_us": 1, "to_us": 1 + YEAR_US}
+        service.ledger[f"r{number}"] = LedgerLine.model_validate(told)
+    for database in databases:
+        await store(database, service)
+        assert (await ask(database))[(), "held"] == 5 * 100_000 * YEAR_US
