@@ -4,10 +4,9 @@
         postgres.database("orders"); kafka.servers; kafka.kill9(); kafka.restart()
 
 What is missing is installed: PostgreSQL from Debian's packages, Kafka's jars from Maven Central into the user's cache.
-Each server runs in a process group of its own and ends with this process, at the latest.
+Each server runs in a process group of its own and ends with this process, however that ends.
 """
 
-import atexit
 import os
 import pwd
 import shutil
@@ -26,6 +25,10 @@ HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 KAFKA_VERSION = "4.4.0"
+# The pipe of its input closes when this process ends, also when it is killed: then the guard kills the group. The
+# children of PostgreSQL have groups of their own and end after their parent, unless they are paused.
+_GUARD = "(read _ <&3; kill -CONT $(cat /proc/$$/task/$$/children); kill -9 0) &"
+GUARDED = ["sh", "-c", f'exec 3<&0; {_GUARD} exec "$@" 3<&- </dev/null', "guarded"]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quartermaster"
 
 
@@ -41,21 +44,33 @@ class Server(AbstractContextManager["Server"]):
 
     def start(self) -> Self:
         """Start and wait until it accepts connections. Raises RuntimeError with the end of its output."""
-        atexit.register(self.kill9)
         with (self.folder / "output").open("ab") as output:
             self._process = subprocess.Popen(
-                self._command, cwd=self.folder, user=self._user, stdout=output, stderr=output, start_new_session=True
+                [*GUARDED, *self._command],
+                cwd=self.folder,
+                user=self._user,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         wait_until(self._answers, START_SECONDS, self._output)
         return self
 
     def stop(self) -> None:
         """Ask it to end, and kill it if it does not."""
-        self._end(signal.SIGINT)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS)
+        self.kill9()
 
     def kill9(self) -> None:
         """Kill it and its children, as a power cut would."""
-        self._end(signal.SIGKILL)
+        process, self._process = self._process, None
+        if process is not None:
+            _signal(process.pid, signal.SIGKILL)
+            process.communicate(timeout=STOP_SECONDS)
 
     def restart(self) -> Self:
         """Start it again where it was, after `stop` or `kill9`."""
@@ -64,11 +79,13 @@ class Server(AbstractContextManager["Server"]):
 
     def pause(self) -> None:
         """Stop its clock: connections stay open, nothing answers."""
-        self._signal(signal.SIGSTOP)
+        if self._process is not None:
+            _signal(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
-        self._signal(signal.SIGCONT)
+        if self._process is not None:
+            _signal(self._process.pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -79,24 +96,6 @@ class Server(AbstractContextManager["Server"]):
         self.kill9()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
-
-    def _end(self, number: signal.Signals) -> None:
-        atexit.unregister(self.kill9)
-        if self._process is None:
-            return
-        self._signal(number)
-        self.resume()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
-            self._process.wait(STOP_SECONDS)
-        self._process = None
-
     def _answers(self) -> bool:
         if self._process is None or self._process.poll() is not None:
             raise RuntimeError(f"{self._command[0]} ended at once: {self._output()}")
@@ -104,6 +103,14 @@ class Server(AbstractContextManager["Server"]):
 
     def _output(self) -> str:
         return (self.folder / "output").read_text(errors="replace")[-2000:]
+
+
+def _signal(server: int, number: signal.Signals) -> None:
+    """Send a signal to a server and to its children, but not to its guard, which shares its group."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        children = [int(pid) for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split()]
+        for pid in [server, *(pid for pid in children if os.getpgid(pid) != server)]:
+            os.kill(pid, number)
 
 
 class Postgres(Server):
