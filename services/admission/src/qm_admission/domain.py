@@ -5,15 +5,15 @@ are allocated, and refunded once, by whichever end is heard of first. No order i
 come before the order does, and then it is the first fact of the stream (a tombstone) and the order is never admitted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from qm_admission import approval, gates, quota
+from qm_admission import gates, quota
 from qm_admission.state import HOLDING, WAITING, Admission, Phase, evolve
 from qm_admission.votes import Lapse, Vote, lapse, vote
-from qm_events.admission import ApprovalPolicy, OrderWithdrawn, QuotaCommitted, QuotaRefunded, Submission
+from qm_events.admission import OrderWithdrawn, QuotaCommitted, QuotaRefunded, Submission
 from qm_events.specs import Amounts, PlacedUnit
 from qm_service.model import Context, Decider, Decision
 
@@ -64,19 +64,14 @@ class End:
 def _admit(state: Admission, command: Admit, ctx: Context) -> Decision:
     if state.phase is not Phase.NEW:
         return []
-    request = command.submission.request
-    if rejected := gates.never_fits(command.order, request, ctx):
-        return [rejected]
-    policies: Sequence[ApprovalPolicy] = ctx.docs.resident("policies").get(request.tenant, ())
-    if policy := approval.first_asking(policies, request):
-        return [gates.ask(command.order, policy, command.submission, ctx)]
-    return gates.claim(state, command.order, command.submission, ctx)
+    policies = ctx.docs.resident("policies").get(command.submission.request.tenant, ())
+    return gates.pass_through(state, command.order, command.submission, ctx, policies)
 
 
 def _reexamine(state: Admission, command: Reexamine, ctx: Context) -> Decision:
     if state.phase is not Phase.HELD or state.submission is None:
         return []
-    return gates.claim(state, command.order, state.submission, ctx)
+    return gates.pass_through(state, command.order, state.submission, ctx)
 
 
 def _withdraw(state: Admission, command: Withdraw | End, _: Context) -> Decision:

@@ -5,6 +5,7 @@ quota while people think; then all amounts are claimed at all scopes at once, or
 the project says so) with every limit in the way.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from qm_admission import approval, quota, remedies
@@ -21,22 +22,34 @@ from qm_events.admission import (
     Submission,
 )
 from qm_events.ids import derived_id
-from qm_events.specs import Amounts, OrderRequest, Violation
+from qm_events.specs import Amounts, Violation
 from qm_service.model import Context
 
 
-def never_fits(order: str, request: OrderRequest, ctx: Context) -> OrderRejected | None:
-    """Return the rejection of a request that no refund would ever let in, with every limit that it passes."""
-    path = quota.path_of(request.tenant, request.project)
-    violations = quota.never_fits(path, ctx.docs.resident("scopes"), quota.amounts_of(request))
-    return _never_fits(order, request, violations, ctx) if violations else None
+def pass_through(
+    state: Admission, order: str, submission: Submission, ctx: Context, policies: Sequence[ApprovalPolicy] = ()
+) -> list[EventData]:
+    """Return what becomes of an order now; `policies` are those that may still ask. An unchanged wait is no fact."""
+    request, scopes = submission.request, ctx.docs.resident("scopes")
+    path, amounts = quota.path_of(request.tenant, request.project), quota.amounts_of(request)
+    ahead = ctx.index.lines.ahead_of((submission.submitted_at, order))
+    answer, violations = quota.assess(path, scopes, amounts, ahead)
+    if answer is Answer.NEVER_FITS:
+        return [rejection(order, "quota-never-fits", remedies.when_never(request, violations), ctx, violations)]
+    if policy := approval.first_asking(policies, request):
+        return [_ask(order, policy, submission, ctx)]
+    if answer is Answer.FITS:
+        claimed = QuotaClaimed(order=order, scopes=path, amounts=Amounts(values=amounts))
+        return [claimed, OrderAdmitted(order=order, **dict(submission))]
+    if answer is Answer.REFUSED:
+        return [rejection(order, "quota-exceeded", remedies.when_refused(request, violations), ctx, violations)]
+    if state.phase is Phase.HELD and quota.unchanged(quota.blocks(state.blocked), violations):
+        return []
+    remedy = remedies.when_held(violations)
+    return [OrderHeld(order=order, violations=violations, remedy=remedy, held_at=ctx.now, submission=submission)]
 
 
-def _never_fits(order: str, request: OrderRequest, violations: tuple[Violation, ...], ctx: Context) -> OrderRejected:
-    return rejection(order, "quota-never-fits", remedies.when_never(request, violations), ctx, violations)
-
-
-def ask(order: str, policy: ApprovalPolicy, submission: Submission, ctx: Context) -> ApprovalRequested:
+def _ask(order: str, policy: ApprovalPolicy, submission: Submission, ctx: Context) -> ApprovalRequested:
     """Return the question to those who may decide now; to nobody, visibly, where there is nobody."""
     request, subjects = submission.request, ctx.docs.resident("subjects")
     role = policy.approver_role
@@ -58,31 +71,6 @@ def ask(order: str, policy: ApprovalPolicy, submission: Submission, ctx: Context
         self_approval=policy.self_approval,
         submission=submission,
     )
-
-
-def claim(state: Admission, order: str, submission: Submission, ctx: Context) -> list[EventData]:
-    """Return the claim of all amounts at all scopes, or what stands in the way. An unchanged wait is not said twice."""
-    request, lines = submission.request, ctx.index.lines
-    path, amounts = quota.path_of(request.tenant, request.project), quota.amounts_of(request)
-    ahead = lines.ahead_of((submission.submitted_at, order))
-    answer, violations = quota.assess(path, ctx.docs.resident("scopes"), amounts, ahead)
-    match answer:
-        case Answer.FITS:
-            return [
-                QuotaClaimed(order=order, scopes=path, amounts=Amounts(values=amounts)),
-                OrderAdmitted(order=order, **dict(submission)),
-            ]
-        case Answer.NEVER_FITS:
-            return [_never_fits(order, request, violations, ctx)]
-        case Answer.REFUSED:
-            return [rejection(order, "quota-exceeded", remedies.when_refused(request, violations), ctx, violations)]
-        case Answer.HELD:
-            if state.phase is Phase.HELD and quota.unchanged(quota.blocks(state.blocked), violations):
-                return []
-            remedy = remedies.when_held(violations)
-            return [
-                OrderHeld(order=order, violations=violations, remedy=remedy, held_at=ctx.now, submission=submission)
-            ]
 
 
 def rejection(

@@ -7,7 +7,7 @@ all dimensions before any of it is written, so it is taken whole or not at all.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -77,7 +77,7 @@ def post(scope: Scope | None, amounts: Quantities, sign: Literal[1, -1]) -> Scop
     for dimension, amount in amounts.items():
         used[dimension] = used.get(dimension, 0) + sign * amount
     # Sorted and without zeros: the document must not tell in which order the facts came.
-    return replace(scope, used={dimension: used[dimension] for dimension in sorted(used) if used[dimension]})
+    return Scope(scope.limits, {name: used[name] for name in sorted(used) if used[name]}, scope.over_quota)
 
 
 def over_quota_of(path: Iterable[str], scopes: Mapping[str, Scope]) -> OverQuota:

@@ -94,7 +94,7 @@ def _decided(
     if command.verdict == "deny":
         remedy = f"Speak to {command.approver}, change the order and submit it again."
         return [ApprovalDenied(**said), gates.rejection(command.order, "approval-denied", remedy, ctx)]
-    return [ApprovalGranted(**said), *gates.claim(state, command.order, submission, ctx)]
+    return [ApprovalGranted(**said), *gates.pass_through(state, command.order, submission, ctx)]
 
 
 def lapse(state: Admission, command: Lapse, ctx: Context) -> Decision:
