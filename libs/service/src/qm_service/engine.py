@@ -78,6 +78,11 @@ class Engine:
         """This process is the writer, and its memory is loaded."""
         return self.writer.memory is not None
 
+    @property
+    def turning(self) -> bool:
+        """A turn, a retry or a beat is under way."""
+        return self._entered.locked()
+
     async def begin(self) -> bool:
         """Become the writer, unless another process is. Raises what is in the way."""
         if not self._created:

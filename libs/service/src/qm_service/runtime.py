@@ -124,14 +124,17 @@ class Runtime:
 
     def idle(self) -> bool:
         """Tell whether nothing is queued, unread, unpublished or due, as far as it looked."""
-        engine = self._engine
-        busy = engine.queue or self._loops.records or engine.writer.unsettled or not engine.inputs.at_end
-        return not busy and engine.relay.drained and not engine.is_due()
+        return self._rests() and self._engine.inputs.at_end
 
-    def has_read(self, ends: Position) -> bool:
-        """Tell whether all that lay before `ends` was read from the topics that this service follows."""
+    def at_rest(self, ends: Position) -> bool:
+        """Tell whether all before `ends` was read, and nothing is at work, queued, unpublished or due."""
         position = self._engine.inputs.position
-        return all(offset >= ends.get(place, 0) for place, offset in position.items())
+        return self._rests() and all(offset >= ends.get(place, 0) for place, offset in position.items())
+
+    def _rests(self) -> bool:
+        engine = self._engine
+        busy = engine.turning or engine.queue or self._loops.records or engine.writer.unsettled
+        return not busy and engine.relay.drained and not engine.is_due()
 
     def status(self) -> Status:
         """Return how it stands with the service."""
@@ -152,7 +155,7 @@ class Runtime:
             await engine.begin()
         records = await engine.inputs.read(engine.batch, 0.0)
         done = await engine.turn(records)
-        while await engine.relay.run_once():
+        while not engine.relay.drained and await engine.relay.run_once():
             done = True
         return done or bool(records)
 

@@ -1,4 +1,4 @@
-"""`qm demo`: the main story on a fresh embedded product, told by the same API that everyone uses. Time is moved by hand."""
+"""`qm demo`: the main story on a fresh embedded product, told by the API that everyone uses. Time is moved by hand."""
 
 import subprocess
 import sys
@@ -40,7 +40,9 @@ def _served(data: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     arguments = ["up", "--data", str(data), "--port", str(port), "--clock", "manual"]
-    process = subprocess.Popen([sys.executable, "-m", "qm_client", *arguments], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(  # noqa: S603 # our own program
+        [sys.executable, "-m", "qm_client", *arguments], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None  # noqa: S101 # PIPE was asked for
         # The first line comes when the sample world is loaded; the end of the stream, when it could not be.

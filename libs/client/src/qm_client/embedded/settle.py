@@ -25,11 +25,8 @@ async def settled(services: Sequence[Service], log: EventLog, limit_seconds: flo
 
 
 async def _busy(services: Sequence[Service], log: EventLog) -> list[str]:
-    # The ends are taken first and looked at last: a fact that is published in between shows as work.
-    at_work = [service.name for service in services if not service.runtime.idle()]
-    at_work += [f"{service.name} worker" for service in services for worker in service.workers if not worker.idle()]
-    if at_work:
-        return at_work
     ends = await log.ends(TOPICS)
-    behind = [service.name for service in services if not service.runtime.has_read(ends)]
-    return behind or [service.name for service in services if not service.runtime.idle()]
+    at_work = [f"{service.name} worker" for service in services for worker in service.workers if not worker.idle()]
+    at_work += [service.name for service in services if not service.runtime.at_rest(ends)]
+    # A fact that was published since the ends were asked for may lie unread while everyone rests.
+    return at_work if at_work or await log.ends(TOPICS) == ends else ["log"]
