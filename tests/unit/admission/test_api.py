@@ -133,7 +133,7 @@ async def test_an_approver_finds_the_order_and_lets_it_go_on(stage: Stage) -> No
     await stage.world.settle()
     assert (await stage.said("o1"))[-2:] == ["quota.claimed", "order.admitted"]
     assert (await stage.done("GET", "/approvals?assigned_to=me", by="ann"))["items"] == []
-    assert len((await stage.done("GET", "/approvals?status=granted", by="bob"))["items"]) == 1
+    assert len((await stage.done("GET", "/approvals?assigned_to=me&status=granted", by="bob"))["items"]) == 1
 
 
 async def test_a_vote_needs_no_body(stage: Stage) -> None:
@@ -162,6 +162,15 @@ async def test_a_vote_that_does_not_count_changes_nothing(stage: Stage) -> None:
     ):
         assert await stage.refused("POST", f"/approvals/{approval['approval']}/approve", body, by=by) == refusal
     assert await stage.said("o1") == ["approval.requested"]
+
+
+async def test_an_order_that_nobody_may_approve_is_seen_in_its_project(stage: Stage) -> None:
+    await stage.done("PUT", "/approval-policies?tenant=acme", {"policies": [{"name": "x", "approver_role": "auditor"}]})
+    await stage.submit("o1", request("vision"))
+    for subject, count in (("dev", 1), ("tina", 1), ("otto", 1), ("kim", 0), ("bert", 0)):
+        found = (await stage.done("GET", "/approvals", by=subject))["items"]
+        assert len(found) == count, subject
+        assert all(it["approvers"] == [] for it in found)
 
 
 async def test_late_double_and_conflicting_votes_are_told_apart(stage: Stage) -> None:
@@ -193,7 +202,7 @@ async def test_a_named_approver_needs_no_other_role_in_the_project(stage: Stage)
     policy = {"name": "chief", "approver_subjects": ["kim"]}
     await stage.done("PUT", "/approval-policies?tenant=acme", {"policies": [policy]})
     await stage.submit("o1", request("vision"))
-    (approval,) = (await stage.done("GET", "/approvals", by="kim"))["items"]
+    (approval,) = (await stage.done("GET", "/approvals?assigned_to=me", by="kim"))["items"]
     decided = await stage.done("POST", f"/approvals/{approval['approval']}/approve", {}, by="kim")
     assert decided["status"] == "granted"
 

@@ -1,9 +1,9 @@
 """The approvals that wait for the caller, and the votes."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from qm_admission import approval as rules
@@ -64,11 +64,17 @@ def routes(runtime: Runtime) -> APIRouter:
     async def approvals(
         access: Access,
         window: Page,
-        assigned_to: Annotated[Literal["me"], Query()] = "me",  # noqa: ARG001  # the contract's; one value so far
+        assigned_to: Literal["me"] | None = None,
         status: ApprovalStatus = "pending",
     ) -> Paged[ApprovalView]:
-        """Approvals that the caller may decide now, or (other status) had to do with, oldest first."""
-        rows, following = await _assigned(runtime, access.caller, access.tenants(), status, window)
+        """Oldest first: what the caller may decide or had to do with (`me`), or all that there is in his projects."""
+
+        def wanted(doc: Approval) -> bool:
+            return assigned_to is None or _concerns(doc, access.caller)
+
+        column, places = ("scope", access.scopes()) if assigned_to is None else ("tenant", access.tenants())
+        where = {"status": status} | ({} if places is None else {column: places})
+        rows, following = await _found(runtime, where, wanted, window)
         return page([_view(key, doc) for key, doc in rows], following)
 
     async def vote(access: Access, approval: str, verdict: Literal["approve", "deny"], ballot: Ballot) -> ApprovalView:
@@ -96,26 +102,25 @@ def routes(runtime: Runtime) -> APIRouter:
     return router
 
 
-async def _assigned(
-    runtime: Runtime, caller: Principal, tenants: Sequence[str] | None, status: ApprovalStatus, window: Window
-) -> tuple[list[tuple[str, Approval]], str | None]:
-    where = {"status": status} | ({} if tenants is None else {"tenant": tenants})
+async def _found(
+    runtime: Runtime, where: Mapping[str, Any], wanted: Callable[[Approval], bool], window: Window
+) -> tuple[Sequence[tuple[str, Approval]], str | None]:
     order, after = ("requested_at",), window.after
     found: list[tuple[str, Approval]] = []
     for _ in range(_CHUNKS):
         rows = await runtime.docs.page("approvals", where, order, after=after, limit=_CHUNK)
-        found += [(key, doc) for key, doc in rows if _concerns(doc, caller)]
+        found += [(key, doc) for key, doc in rows if wanted(doc)]
         if len(found) > window.limit or len(rows) < _CHUNK:
-            shown, following = window.cut(found, lambda row: runtime.docs.place("approvals", order, *row))
-            return list(shown), following
+            return window.cut(found, lambda row: runtime.docs.place("approvals", order, *row))
         after = runtime.docs.place("approvals", order, *rows[-1])
     return found, window.cursor(after or ())
 
 
 def _concerns(doc: Approval, caller: Principal) -> bool:
-    if doc.status == "pending":
-        return rules.entitled(doc, doc.request, caller.subject, caller.grants)
-    return caller.subject == doc.decided_by or caller.subject in doc.approvers
+    """Whether the caller may decide, or had to do with a decision in a project that he still sees."""
+    if rules.entitled(doc, doc.request, caller.subject, caller.grants):
+        return doc.status == "pending" or caller.subject in (doc.decided_by, *doc.approvers)
+    return caller.subject == doc.decided_by and bool(caller.roles(doc.tenant, doc.project))
 
 
 def _view(key: str, doc: Approval) -> ApprovalView:

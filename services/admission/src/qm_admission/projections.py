@@ -222,6 +222,7 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
         columns={
             "status": Column(str, lambda doc: doc.status),
             "tenant": Column(str, lambda doc: doc.tenant),
+            "scope": Column(str, lambda doc: scope_name(doc.tenant, doc.project)),
             "requested_at": Column(datetime, lambda doc: doc.requested_at),
         },
     ),
