@@ -24,6 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import Insert
 
 from qm_service.database import Database
+from qm_service.ddl import exclusively
 from qm_service.model import Definition, Projection
 
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -187,4 +188,5 @@ def upsert(database: Database, table: Table) -> Insert:
 async def create(database: Database, schema: Schema) -> None:
     """Create the tables that are missing. Raises DatabaseUnavailable."""
     async with database.write() as tx:
+        await exclusively(database, tx)
         await tx.run_sync(schema.metadata.create_all)
