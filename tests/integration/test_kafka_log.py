@@ -100,6 +100,22 @@ async def test_a_topic_that_would_lose_facts_is_refused(
         await log.ensure_topics([topic])
 
 
+async def test_topics_that_the_broker_refuses_are_said(kafka_servers: str) -> None:
+    log = KafkaLog(kafka_servers, replication=3)
+    with pytest.raises(LogUnavailable, match="InvalidReplicationFactor"):
+        await log.ensure_topics([new_topic()])
+    await log.close()
+
+
+async def test_a_foreign_record_is_handed_on_as_it_is(log: KafkaLog, topic: Topic, kafka_servers: str) -> None:
+    producer = Producer({"bootstrap.servers": kafka_servers})
+    producer.produce(topic.name, None, "a", 0)
+    producer.produce(topic.name, b"x", None, 0, headers=[("ce_type", b"\xff"), ("ce_version", b"many")])
+    assert await asyncio.to_thread(producer.flush, 20) == 0
+    found = await read_all(log, first_positions([topic]))
+    assert found == [Record(topic.name, 0, 0, "", "", 0, b""), Record(topic.name, 0, 1, "\ufffd", "", 0, b"x")]
+
+
 async def test_a_fact_dated_2020_is_kept_under_the_time_of_the_broker(
     log: KafkaLog, topic: Topic, kafka_servers: str
 ) -> None:
@@ -128,8 +144,9 @@ async def test_a_position_below_the_start_is_lost(log: KafkaLog, topic: Topic, k
     admin = AdminClient({"bootstrap.servers": kafka_servers})
     for deleted in admin.delete_records([TopicPartition(topic.name, partition, 4)]).values():
         deleted.result(20)
-    with pytest.raises(PositionLost, match=f"{topic.name}/{partition}: 0"):
-        await log.read(first_positions([topic]), 10, 5.0)
+    for wait_seconds in (0.0, 5.0):
+        with pytest.raises(PositionLost, match=f"{topic.name}/{partition}: 0"):
+            await log.read(first_positions([topic]), 10, wait_seconds)
     assert (await log.starts([topic.name]))[topic.name, partition] == 4
     assert len(await read_all(log, await log.starts([topic.name]))) == 6
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from qm_service.log import LogUnavailable
 
@@ -24,10 +24,12 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def bounded(what: str) -> AsyncIterator[None]:
-    """Give a call LIMIT_SECONDS; whatever Kafka or the network say comes out as LogUnavailable."""
+    """Give a call LIMIT_SECONDS; all that Kafka or the network say comes out as LogUnavailable, save a lost offset."""
     try:
         async with asyncio.timeout(LIMIT_SECONDS):
             yield
+    except OffsetOutOfRangeError:
+        raise
     except (KafkaError, OSError, TimeoutError) as error:
         raise LogUnavailable(f"{what}: {error!r}") from error
 

@@ -86,7 +86,10 @@ class KafkaReader:
     async def _make_sure(self, consumer: AIOKafkaConsumer, limit: int, ends: Position) -> list[Record]:
         """Insist where the log goes on: an empty answer may also mean that the client is not there yet, or sleeps."""
         async with bounded("read"):
-            while [at for at in self._partitions if await consumer.position(at) < ends[at]]:
+            # Above the end, the broker has the last word: a new leader may know less for a moment.
+            while [
+                at for at in self._partitions if self._next[at] > ends[at] or await consumer.position(at) < ends[at]
+            ]:
                 if found := await self._take(consumer, limit, _INSIST_SECONDS):
                     return found
         for at in self._partitions:
