@@ -1,7 +1,8 @@
 """The embedded product, put together: the only place where all five services meet."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import fcntl
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,6 @@ class Product:
 def build(data: Path, clock: Clock, *, host: str = "127.0.0.1", port: int = 8080) -> Product:
     """Build the product on the folder `data`. Raises BindRefused for an address that others can reach."""
     LocalIssuer.check_bind(host)
-    data.mkdir(parents=True, exist_ok=True)
     issuer = LocalIssuer(data / "issuer.pem", f"http://{host}:{port}")
     tokens = TokenVerifier(f"http://{host}:{port}", "quartermaster", KeyRing(issuer.fetch))
     log = SqliteLog(data / "log.sqlite")
@@ -94,9 +94,25 @@ def _build(name: str, data: Path, log: EventLog, clock: Clock, tokens: TokenVeri
     return build_service(Kit(database, log, clock, settings(**own.get(name, {})), tokens))
 
 
+class FolderInUse(Exception):
+    """Another process serves this data folder."""
+
+
+@contextmanager
+def owned(data: Path) -> Iterator[None]:
+    """Keep the folder for this process: the system lets go of it however the process ends. Raises FolderInUse."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FolderInUse(f"{data} is served by another process") from error
+        yield
+
+
 @asynccontextmanager
 async def opened(product: Product) -> AsyncIterator[Product]:
-    """Open log and databases, rebuild a database that is empty though its topics are not, and close all at the end."""
+    """Open log and databases, rebuild a database that is missing while its topics are not, close all at the end."""
     try:
         await product.log.start()
         await product.log.ensure_topics(TOPICS.values())

@@ -14,23 +14,22 @@ import uvloop
 
 from qm_client.embedded.clock import StoredClock
 from qm_client.embedded.load import LoadError, load
-from qm_client.embedded.product import OPERATOR, Product, build, opened
+from qm_client.embedded.product import OPERATOR, FolderInUse, Product, build, opened, owned
 from qm_client.embedded.scenario import Scenario, ScenarioError, load_scenario
 from qm_service.cli import serve_app
 from qm_service.clock import Clock, WallClock
 from qm_service.local_issuer import BindRefused
 
-REASONS = (ScenarioError, BindRefused, LoadError, OSError)
+REASONS = (ScenarioError, BindRefused, FolderInUse, LoadError, OSError)
 """What the command says in one line instead of a traceback."""
 SAMPLE = Path(str(files("qm_client.embedded") / "sample.yaml"))
 
 
 def serve(data: Path, host: str, port: int, scenario: Path, clock: Literal["wall", "manual"]) -> None:
-    """Serve until SIGTERM or SIGINT. Raises ScenarioError, BindRefused, LoadError."""
+    """Serve until SIGTERM or SIGINT. Raises what REASONS names."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     world = load_scenario(scenario)
-    data.mkdir(parents=True, exist_ok=True)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with owned(data), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(data, host, port, world, clock))
 
 
