@@ -4,6 +4,8 @@ Fairness. A held order stands in one line for each (scope, dimension) that was i
 ordered by submission, then by id. Nobody takes from a dimension at a scope in whose line somebody older stands; so a
 small order passes a held bigger one only where that one waits for something that the small one does not take. As every
 order takes cards, an order that moves to a common line keeps its age and cannot be passed for ever.
+Age counts among those who wait: an order that fits when it is heard of, with nobody waiting, is admitted at once,
+though an older one may still be on its way, as topics promise no order between orders.
 
 Only what can change an answer wakes anybody: more room wakes the head of the line, a head that leaves wakes the next,
 new rules of a scope wake all that wait under it. The oldest of the woken is examined first, one at a time.
