@@ -178,7 +178,7 @@ def routes(runtime: Runtime) -> APIRouter:
     async def _find(order: str) -> Row:
         row: Row | None = await runtime.docs.get("rows", order)
         if row is None:
-            raise NotFound
+            raise NotFound(f"There is no order {order}.")
         return row
 
     return router

@@ -6,7 +6,7 @@ the route knows it.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Annotated
 
@@ -17,6 +17,7 @@ from qm_events.specs import Role
 from qm_service.access import PLATFORM_ROLES, Rule
 from qm_service.commands import Cause, Unavailable
 from qm_service.directory import SUBJECTS, TENANTS, Grant, SubjectDoc, TenantDoc
+from qm_service.faults import PERMIT
 from qm_service.page import CURSOR_MAX_CHARS, LIMIT_DEFAULT, LIMIT_MAX, Window, window
 from qm_service.problem import Forbidden, NotFound, ProblemError, Unauthenticated, ValidationFailed
 from qm_service.runtime import Runtime
@@ -80,11 +81,14 @@ class Permit:
     request: str | None
     """Digest of query and body, where there is a key."""
     traceparent: str | None
+    passed: list[str] = field(default_factory=list)
+    """The tenants for which `check` has let the caller through."""
 
     def check(self, tenant: str = PLATFORM, project: str | None = None) -> None:
         """Raise NotFound where the caller holds no role there at all, Forbidden where he holds none of those needed."""
         held, known = self._held(tenant, project)
         if not held.isdisjoint(self.bound.rule.roles):
+            self.passed.append(tenant)
             return
         error: ProblemError = NotFound()
         if known:
@@ -106,6 +110,10 @@ class Permit:
                 return self.caller.roles(tenant), bool(within)
             case _:
                 return within, bool(within)
+
+    def reveals(self) -> bool:
+        """Tell whether a reply may say what there is and what not: the caller was let through, or everyone may know."""
+        return bool(self.passed) or self.bound.rule.scope in ("public", "self", "platform")
 
     def cause(self, tenant: str | None = None, project: str | None = None, correlation: str | None = None) -> Cause:
         """Return what `Runtime.execute` notes with the facts of this call: who, by what, and the digests of a retry.
@@ -189,6 +197,7 @@ async def permit(request: Request) -> Permit:
         request=None if key is None else _digest(request.scope["query_string"], await request.body()),
         traceparent=request.scope.get(TRACEPARENT),
     )
+    request.scope[PERMIT] = found
     if found.bound.rule.scope == "platform":
         found.check()
     return found

@@ -17,6 +17,8 @@ from qm_service.problem import PROBLEM_JSON, ProblemError
 
 CORRELATION = "qm.correlation"
 """Where the ASGI scope holds the id of the call, which the reply names too."""
+PERMIT = "qm.permit"
+"""Where it holds the permit of the call, once there is one."""
 _ERRORS_SHOWN = 50
 
 
@@ -76,6 +78,11 @@ async def answer(request: Request, error: Exception) -> Response:
     """Handle an exception of a class in `FAULTS`."""
     translate = next(FAULTS[cls] for cls in type(error).__mro__ if cls in FAULTS)
     translated = translate(error)
+    permit = request.scope.get(PERMIT)
+    if isinstance(translated, problem.NotFound) and permit is not None and not permit.reveals():
+        # Whatever the route said: to who has no role there, what is missing looks exactly like what is not his.
+        translated, denied = problem.NotFound(), translated.denied
+        translated.denied = denied
     if isinstance(translated, problem.MethodNotAllowed):
         translated.headers |= _allow(request)
     if translated.denied is not None and request.method != "GET":

@@ -142,7 +142,7 @@ class Forbidden(ProblemError):
 class NotFound(ProblemError):
     """There is no such thing, or the caller may not know of it; the two look alike on purpose.
 
-    Say more than the default only where everyone may know what there is, or after `access.check`.
+    Before `access.check` has let the caller through, the reply is the same whatever is said here.
     """
 
     code, status, title = "not-found", 404, "There is no such thing"
