@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from qm_catalog.directory import declare
 from qm_client.embedded.clock import StoredClock
@@ -21,6 +22,7 @@ from qm_service.access import ACCESS, PLATFORM_ROLES
 from qm_service.directory import Grant
 from tests.contract.access_sweep import HOME, PROJECT, Ask, Site, cast, sweep
 
+pytestmark = pytest.mark.e2e
 URL = "http://127.0.0.1:8080"
 LATER = "2026-02-01T00:00:00Z"
 SPECIFICATION = {
