@@ -45,7 +45,7 @@ def rejection(order: str) -> OrderRejected:
     return OrderRejected(order=order, code="never-fits", remedy="Order less.", rejected_at=walk.at(1))
 
 
-REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
+REFUSED: list[tuple[dict[str, Any], int, str, str | None]] = [
     ({"extra": 1}, 422, "validation-failed", "extra"),
     ({"count": 0}, 422, "validation-failed", "count"),
     ({"count": -1}, 422, "validation-failed", "count"),
@@ -54,8 +54,8 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"count": "2"}, 422, "validation-failed", "count"),
     ({"count": 1.5}, 422, "validation-failed", "count"),
     ({"project": "Vision!"}, 422, "validation-failed", "project"),
-    ({"project": "nothing"}, 404, "not-found", "project"),
-    ({"project": "beta/vision"}, 404, "not-found", "project"),
+    ({"project": "nothing"}, 404, "not-found", None),
+    ({"project": "beta/vision"}, 404, "not-found", None),
     ({"specification": "gpu-99x"}, 422, "unknown-reference", "specification"),
     ({"service_model": "abacus"}, 422, "validation-failed", "service_model"),
     ({"service_model": "kubernetes"}, 422, "not-offered", "service_model"),

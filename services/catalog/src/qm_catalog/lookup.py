@@ -15,15 +15,13 @@ from qm_service.problem import NotFound
 from qm_service.runtime import Runtime
 
 _ALL = 1_000_000
-_NOT_FOUND = "There is no such thing, or you have no role in its project."
-"""Word for word what a stranger to the project is told: the two must look alike."""
 
 
 async def readable(runtime: Runtime, access: Permit, order: str) -> Record:
     """Return the record of an order on which the caller may do what the route does. Raises NotFound, Forbidden."""
     record: Record | None = await runtime.docs.get(RECORDS, order)
     if record is None or record.tenant is None:
-        raise NotFound(_NOT_FOUND)
+        raise NotFound
     access.check(record.tenant, record.project)
     return record
 
@@ -45,7 +43,7 @@ async def project_named(runtime: Runtime, access: Permit, name: str) -> tuple[st
     tenants = await everything(runtime, TENANTS)
     found = sorted(_candidates(access.caller, tenants, tenant, project))
     if not found:
-        raise NotFound(_NOT_FOUND, field="project")
+        raise NotFound
     if len(found) > 1:
         choices = [f"{at}/{project}" for at in found]
         raise AmbiguousProject(f"{project} may be any of {', '.join(choices)}.", field="project", choices=choices)

@@ -16,7 +16,7 @@ Status = Literal["True", "False", "Unknown"]
 class Condition(BaseModel):
     """The answer to one question about the order, and since when it holds."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
 
     type: str
     status: Status

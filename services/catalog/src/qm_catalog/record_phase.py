@@ -56,7 +56,7 @@ ENDS = frozenset({Phase.CLOSED, Phase.REJECTED, Phase.CANCELLED, Phase.EXPIRED, 
 class Reason(BaseModel):
     """Why the order is not further: figures, what would have to change, and what the reader can do."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
 
     code: str
     figures: dict[str, Any] = {}
