@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from qm_events.specs import Role
 from qm_service.access import grantable
 from qm_service.caller import Principal
@@ -113,18 +111,18 @@ class TestTheIdempotencyKey:
             reply = await self.post(stage, f"/v1/orders/{order}/cancel", "k1")
             assert reply.json()["phase"] == "cancelled"
 
-    @pytest.mark.parametrize("key", ["", " ", "a" * 201, "tab\there", "schlüssel"])
-    async def test_is_a_short_printable_word(self, stage: Stage, key: str) -> None:
-        headers = [(b"Authorization", stage.token("dora")["Authorization"].encode())]
-        headers.append((b"Idempotency-Key", key.encode("latin-1")))
-        reply = await stage.client.post("/v1/orders", json={"order": "o1"}, headers=headers)
-        assert (reply.status_code, reply.json()["field"]) == (422, "Idempotency-Key")
+    async def test_is_a_short_printable_word(self, stage: Stage) -> None:
+        token = (b"Authorization", stage.token("dora")["Authorization"].encode())
+        for key in ("", " ", "a" * 201, "tab\there", "schlüssel"):
+            headers = [token, (b"Idempotency-Key", key.encode("latin-1"))]
+            reply = await stage.client.post("/v1/orders", json={"order": "o1"}, headers=headers)
+            assert (reply.status_code, reply.json()["field"]) == (422, "Idempotency-Key"), key
 
 
 class TestIfMatch:
-    async def cancel(self, stage: Stage, version: str) -> Any:
+    async def cancel(self, stage: Stage, version: str, order: str = "o1") -> Any:
         headers = stage.token("dora") | {"If-Match": version}
-        return await stage.client.post("/v1/orders/o1/cancel", headers=headers)
+        return await stage.client.post(f"/v1/orders/{order}/cancel", headers=headers)
 
     async def test_of_another_version_is_a_conflict_that_tells_the_current_one(self, stage: Stage) -> None:
         await stage.submit("o1")
@@ -132,15 +130,15 @@ class TestIfMatch:
         assert (reply.status_code, reply.json()["code"]) == (409, "version-conflict")
         assert (reply.json()["expected"], reply.json()["actual"]) == (7, 1)
 
-    @pytest.mark.parametrize("version", ['"1"', 'W/"1"', "1", "*"])
-    async def test_of_the_current_version_lets_through(self, stage: Stage, version: str) -> None:
-        await stage.submit("o1")
-        assert (await self.cancel(stage, version)).status_code == 202
+    async def test_of_the_current_version_lets_through(self, stage: Stage) -> None:
+        for number, version in enumerate(('"1"', 'W/"1"', "1", "*")):
+            await stage.submit(f"o{number}")
+            assert (await self.cancel(stage, version, f"o{number}")).status_code == 202, version
 
-    @pytest.mark.parametrize("version", ["", "one", '"-1"', '"1", "2"', '"99999999999999999999"'])
-    async def test_that_is_no_version_is_refused(self, stage: Stage, version: str) -> None:
+    async def test_that_is_no_version_is_refused(self, stage: Stage) -> None:
         await stage.submit("o1")
-        assert (await self.cancel(stage, version)).json()["field"] == "If-Match"
+        for version in ("", "one", '"-1"', '"1", "2"', '"99999999999999999999"'):
+            assert (await self.cancel(stage, version)).json()["field"] == "If-Match", version
 
 
 class TestAList:
@@ -176,10 +174,10 @@ class TestAList:
         assert len((await self.read(stage, "anna"))["items"]) == 3
         assert (await self.read(stage, "nobody"))["items"] == []
 
-    @pytest.mark.parametrize("cursor", ["x", "AAAA", "%F0%9F%98%80", "A" * 1_000, "W10", "a=b"])
-    async def test_refuses_a_cursor_that_it_did_not_give(self, stage: Stage, cursor: str) -> None:
-        reply = await stage.client.get(f"/v1/orders?after={cursor}", headers=stage.token("dora"))
-        assert (reply.status_code, reply.json()["field"]) == (422, "after")
+    async def test_refuses_a_cursor_that_it_did_not_give(self, stage: Stage) -> None:
+        for cursor in ("", "x", "AAAA", "%F0%9F%98%80", "A" * 1_000, "A" * 3_000, "W10", "a=b"):
+            reply = await stage.client.get(f"/v1/orders?after={cursor}", headers=stage.token("dora"))
+            assert (reply.status_code, reply.json()["field"]) == (422, "after"), cursor
 
     async def test_refuses_a_cursor_that_was_changed(self, stage: Stage) -> None:
         for number in range(2):
@@ -190,7 +188,7 @@ class TestAList:
             reply = await stage.client.get(f"/v1/orders?after={broken}", headers=stage.token("dora"))
             assert reply.status_code == 422 or reply.json()["items"], broken
 
-    @pytest.mark.parametrize("limit", ["0", "-1", "501", "x", "1.5", ""])
-    async def test_refuses_a_limit_that_is_none(self, stage: Stage, limit: str) -> None:
-        reply = await stage.client.get(f"/v1/orders?limit={limit}", headers=stage.token("dora"))
-        assert (reply.status_code, reply.json()["field"]) == (422, "limit")
+    async def test_refuses_a_limit_that_is_none(self, stage: Stage) -> None:
+        for limit in ("0", "-1", "501", "x", "1.5", ""):
+            reply = await stage.client.get(f"/v1/orders?limit={limit}", headers=stage.token("dora"))
+            assert (reply.status_code, reply.json()["field"]) == (422, "limit"), limit

@@ -52,33 +52,33 @@ async def test_a_wrong_method_is_told_which_are_right(stage: Stage) -> None:
     assert reply.headers["Allow"] == "GET, POST"
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        (b"{", "malformed-json"),
-        (b'{"order": NaN}', "malformed-json"),
-        (b'{"order": "a", "count": Infinity}', "malformed-json"),
-        (b'{"order": "a", "count": 1e999}', "malformed-json"),
-        (b'{"order": "a", "order": "b"}', "malformed-json"),
-        (b'{"order": "\\ud800"}', "malformed-json"),
-        (b'{"order": "\xff"}', "malformed-json"),
-        (b'{"order": "\\u0000"}', "malformed-json"),
-        (b'{"order": 123456789012345678901234567890}', "malformed-json"),
-        (b'{"order": ' + b"[" * 40 + b"]" * 40 + b"}", "malformed-json"),
-        (b'{"order": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "malformed-json"),
-        (b'{"order": "a", "surprise": 1}', "validation-failed"),
-        (b'{"order": "a", "count": -1}', "validation-failed"),
-        (b'{"order": "a", "count": 1.0}', "validation-failed"),
-        (b'{"order": "a", "count": "1"}', "validation-failed"),
-        (b'{"order": "a", "count": 9223372036854775807}', "validation-failed"),
-        (b"[]", "validation-failed"),
-        (b"null", "validation-failed"),
-        (b"", "validation-failed"),
-    ],
-)
-async def test_a_body_that_is_not_meant_is_refused(stage: Stage, body: bytes, code: str) -> None:
-    reply = await stage.client.post("/v1/orders", content=body, headers=JSON | stage.token("dora"))
-    assert (reply.status_code, reply.json()["code"]) == (422, code)
+NOT_MEANT = [
+    (b"{", "malformed-json"),
+    (b'{"order": NaN}', "malformed-json"),
+    (b'{"order": "a", "count": Infinity}', "malformed-json"),
+    (b'{"order": "a", "count": 1e999}', "malformed-json"),
+    (b'{"order": "a", "order": "b"}', "malformed-json"),
+    (b'{"order": "\\ud800"}', "malformed-json"),
+    (b'{"order": "\xff"}', "malformed-json"),
+    (b'{"order": "\\u0000"}', "malformed-json"),
+    (b'{"order": 123456789012345678901234567890}', "malformed-json"),
+    (b'{"order": ' + b"[" * 40 + b"]" * 40 + b"}", "malformed-json"),
+    (b'{"order": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "malformed-json"),
+    (b'{"order": "a", "surprise": 1}', "validation-failed"),
+    (b'{"order": "a", "count": -1}', "validation-failed"),
+    (b'{"order": "a", "count": 1.0}', "validation-failed"),
+    (b'{"order": "a", "count": "1"}', "validation-failed"),
+    (b'{"order": "a", "count": 9223372036854775807}', "validation-failed"),
+    (b"[]", "validation-failed"),
+    (b"null", "validation-failed"),
+    (b"", "validation-failed"),
+]
+
+
+async def test_a_body_that_is_not_meant_is_refused(stage: Stage) -> None:
+    for body, code in NOT_MEANT:
+        reply = await stage.client.post("/v1/orders", content=body, headers=JSON | stage.token("dora"))
+        assert (reply.status_code, reply.json()["code"]) == (422, code), body
 
 
 async def test_a_fault_names_its_field_and_never_repeats_what_was_sent(stage: Stage) -> None:
@@ -99,11 +99,11 @@ async def test_a_body_beyond_a_mebibyte_is_refused_declared_or_not(stage: Stage)
         assert (reply.status_code, reply.json()["code"]) == (413, "payload-too-large")
 
 
-@pytest.mark.parametrize("declared", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""])
-async def test_a_body_that_is_not_declared_as_json_is_refused(stage: Stage, declared: str) -> None:
-    headers = {"Content-Type": declared} | stage.token("dora")
-    reply = await stage.client.post("/v1/orders", content=b'{"order": "a"}', headers=headers)
-    assert (reply.status_code, reply.json()["code"]) == (415, "unsupported-media-type")
+async def test_a_body_that_is_not_declared_as_json_is_refused(stage: Stage) -> None:
+    for declared in ("text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""):
+        headers = {"Content-Type": declared} | stage.token("dora")
+        reply = await stage.client.post("/v1/orders", content=b'{"order": "a"}', headers=headers)
+        assert (reply.status_code, reply.json()["code"]) == (415, "unsupported-media-type"), declared
 
 
 async def test_json_may_name_its_charset_and_its_flavour(stage: Stage) -> None:
@@ -120,10 +120,10 @@ async def test_an_unknown_query_parameter_is_refused_and_the_known_are_named(sta
     assert reply.json()["remedy"] == "This path knows: after, limit, phase."
 
 
-@pytest.mark.parametrize("target", ["/v1/orders/a%00b", "/v1/orders?phase=%00"])
-async def test_a_nul_character_never_gets_in(stage: Stage, target: str) -> None:
-    reply = await stage.client.get(target, headers=stage.token("dora"))
-    assert (reply.status_code, reply.json()["code"]) == (422, "validation-failed")
+async def test_a_nul_character_never_gets_in(stage: Stage) -> None:
+    for target in ("/v1/orders/a%00b", "/v1/orders?phase=%00"):
+        reply = await stage.client.get(target, headers=stage.token("dora"))
+        assert (reply.status_code, reply.json()["code"]) == (422, "validation-failed"), target
 
 
 async def test_a_fault_of_ours_says_nothing_but_where_to_ask(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
