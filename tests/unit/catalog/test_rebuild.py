@@ -100,7 +100,7 @@ async def test_a_rebuild_expires_nothing_that_was_over(tmp_path: Path) -> None:
         world.clock.set(stage.world.clock.now())
         database = world.database("catalog")
         await replay(CATALOG, database, stage.world.log)
-        world.add(Runtime(CATALOG, database, world.log, world.clock))
+        world.add(Runtime(CATALOG, database, world.log, world.clock, batch=1))
         async with world:
             await world.settle()
             assert await world.types("orders") == ["order.submitted"] * 3

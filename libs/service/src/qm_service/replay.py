@@ -66,7 +66,10 @@ async def replay(definition: Definition, database: Database, log: EventLog) -> N
     recovered: Position = {}
     ends = await log.ends([topic.name for topic in refold.plan.own])
     await _own(refold, log, ends, recovered, {})
-    await _inputs(refold, log, first_positions(refold.inputs) | recovered, {})
+    # What nothing reacts to decides nothing either: it is folded to its end, so that `settle` sees all of it.
+    reacted = {fact.topic for fact in definition.reactions}
+    folded = await log.ends([topic.name for topic in refold.inputs if topic.name not in reacted])
+    await _inputs(refold, log, first_positions(refold.inputs) | recovered | folded, {})
     await _finish(refold)
 
 
