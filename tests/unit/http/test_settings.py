@@ -5,10 +5,6 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from qm_service.log_kafka import KafkaLog
-from qm_service.log_memory import MemoryLog
-from qm_service.log_sqlite import SqliteLog
-from qm_service.logs import open_log
 from qm_service.settings import Settings, load
 
 
@@ -32,15 +28,3 @@ def test_a_value_that_cannot_be_meant_stops_the_start(monkeypatch: pytest.Monkey
     monkeypatch.setenv("QM_PORT", "70000")
     with pytest.raises(ValidationError):
         load(Settings)
-
-
-async def test_a_url_names_the_log() -> None:
-    assert isinstance(open_log("memory://"), MemoryLog)
-    assert isinstance(open_log("sqlite:////data/log.sqlite"), SqliteLog)
-    assert isinstance(open_log("kafka://a:9092,b:9092?replication=3"), KafkaLog)
-
-
-@pytest.mark.parametrize("url", ["", "kafka://", "sqlite://", "redis://x", "/data/log"])
-def test_a_url_that_names_no_log_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="names no log"):
-        open_log(url)

@@ -21,7 +21,7 @@ from qm_service.database import Database, DatabaseUnavailable
 from qm_service.http import create_app
 from qm_service.log import LogUnavailable, TopicMisconfigured
 from qm_service.log_memory import MemoryLog
-from qm_service.logs import open_log
+from qm_service.log_url import log_from
 from qm_service.replay import LogBehind, NotEmpty, replay, verify
 from qm_service.schema import schema_of
 from qm_service.service import Kit, Service
@@ -119,7 +119,7 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Kit]:
     """Open the kit that `settings` describe, and close it at the end."""
-    database, log = Database(settings.database_url), open_log(settings.log_url)
+    database, log = Database(settings.database_url), log_from(settings.log_url)
     tokens = TokenVerifier(
         settings.issuer, settings.audience, KeyRing(keys_over_http(settings.issuer, settings.jwks_url))
     )

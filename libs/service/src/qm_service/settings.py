@@ -18,7 +18,7 @@ class Settings(BaseSettings):
     database_url: str = "sqlite+aiosqlite:///quartermaster.sqlite"
     """SQLAlchemy URL, `sqlite+aiosqlite:///…` or `postgresql+asyncpg://…`; one database a service."""
     log_url: str = "kafka://127.0.0.1:9092"
-    """Where the topics are: `kafka://host:port,…`, `sqlite:///path` or `memory://`."""
+    """Where the topics are, as `qm_service.log_url.log_from` takes it: `kafka://host:port,…`, `sqlite:///path`."""
     clock: str = "wall"
     """As `qm_service.clock.clock_from` takes it."""
     issuer: str = "http://127.0.0.1:8080"
