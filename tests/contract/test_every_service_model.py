@@ -330,7 +330,7 @@ async def test_a_crash_at_every_await_of_the_release_leaves_nothing(model: Model
 async def test_a_crash_at_every_await_of_a_failing_build_leaves_nothing(model: Model) -> None:
     for at in range(1, 500):
         async with Desk(model, Awaits(at)) as desk:
-            script(desk, {model.steps[-1].name: {"lose_answers": 9}})
+            script(desk, {model.steps[-1].name: {"lie_about_ready": True}})
             await desk.begin()
             await desk.settle()
             whole = not desk.awaits.dead

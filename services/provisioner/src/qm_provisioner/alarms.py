@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 
@@ -105,5 +104,4 @@ class Alarms:
         finally:
             for wait in waits:
                 wait.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(*waits, return_exceptions=True)
+            await asyncio.gather(*waits, return_exceptions=True)

@@ -26,16 +26,18 @@ _ERROR_MAX_CHARS = 500
 class Scope:
     """Where a flow is in a call that may be broken off."""
 
-    __slots__ = ("_timeout", "reason")
+    __slots__ = ("_timeout", "breaking", "reason")
 
     def __init__(self) -> None:
         self._timeout: asyncio.Timeout | None = None
+        self.breaking = False
+        """It was abandoned, and has not noticed yet."""
         self.reason = ""
 
     def abandon(self, reason: str) -> None:
         """Let the call at hand, if there is one, end with a TimeoutError."""
         if self._timeout is not None and not self._timeout.expired():
-            self.reason = reason
+            self.reason, self.breaking = reason, True
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
     @asynccontextmanager
@@ -46,7 +48,7 @@ class Scope:
             async with asyncio.timeout(None) as self._timeout:
                 yield
         finally:
-            self._timeout = None
+            self._timeout, self.breaking = None, False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from sqlalchemy import Column, LargeBinary, MetaData, String, Table, select
 from qm_provisioner.ports import Secret
 from qm_service.clock import Clock
 from qm_service.database import Database
+from qm_service.ddl import exclusively
 from qm_service.schema import Instant, upsert
 
 METADATA = MetaData()
@@ -170,5 +171,6 @@ class CredentialStore:
     async def _create(self) -> None:
         if not self._created:
             async with self._database.write() as tx:
+                await exclusively(self._database, tx)
                 await tx.run_sync(METADATA.create_all)
             self._created = True

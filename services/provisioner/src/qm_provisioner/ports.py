@@ -79,9 +79,12 @@ class Secret:
     values: Mapping[str, str] = field(repr=False)
 
     def redact(self, text: str) -> str:
-        """Return `text` without the values of this credential."""
-        for value in self.values.values():
-            text = text.replace(value, "[redacted]")
+        """Return `text` without the values of this credential.
+
+        Line by line: a key with line breaks is quoted with escapes, or in part.
+        """
+        for line in (line for value in self.values.values() for line in value.splitlines()):
+            text = text.replace(line, "[redacted]")
         return text
 
 

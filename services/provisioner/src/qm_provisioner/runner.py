@@ -73,9 +73,14 @@ class Runner:
         self._tasks = []
 
     def idle(self) -> bool:
-        """Tell whether all work waits for a later instant, or for a place behind work that does."""
-        waiting = self._outside.alarms.asleep()
-        return len(self._flows) <= waiting + sum(backend.slots.queued for backend in self._outside.backends.values())
+        """Tell whether all work is known and waits for a later instant, or for a place behind work that does."""
+        try:
+            if self._told is not None or self._view is not self._runtime.context().docs:
+                return False
+        except Unavailable:
+            return not self._flows
+        waiting = self._outside.alarms.asleep() + sum(one.slots.queued for one in self._outside.backends.values())
+        return len(self._flows) <= waiting and not any(flow.scope.breaking for flow in self._flows.values())
 
     # ---- what calls for work
 
@@ -109,7 +114,8 @@ class Runner:
             except Unavailable:
                 self._view = None
                 self._drop()
-            except DatabaseUnavailable:
+            except Exception as error:
+                _logger.error("open environments cannot be read: %s", type(error).__name__)
                 self._view = None
             await asyncio.sleep(_LOOK_SECONDS)
 
