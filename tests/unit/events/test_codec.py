@@ -3,12 +3,15 @@
 import json
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from qm_events import UndecodableEvent, UnknownEventType, codec, decode, encode, new_event
 from qm_events.catalog import OrderCancelRequested
 from qm_events.codec import check_upcasters, current, upcaster
+
+GOLDEN = Path(__file__).parents[2] / "contract" / "golden"
 
 AT = datetime(2026, 6, 30, 23, 30, tzinfo=UTC)
 CANCEL = new_event("order/o-1", 1, AT, "/quartermaster/catalog", OrderCancelRequested(order="o-1", requested_at=AT))
@@ -36,6 +39,13 @@ def test_a_fact_survives_the_way_to_bytes_and_back():
 def test_what_is_none_is_left_out():
     assert b"null" not in encode(CANCEL)
     assert "tenant" not in json.loads(encode(CANCEL))
+
+
+def test_what_a_newer_release_added_to_a_fact_is_ignored():
+    sample = (GOLDEN / "order.submitted.v1.json").read_bytes()
+    newer = json.loads(sample)
+    newer["data"]["added"] = newer["data"]["request"]["specification"]["added"] = 1
+    assert decode(json.dumps(newer).encode()) == decode(sample)
 
 
 def test_an_unknown_attribute_of_the_envelope_is_ignored():

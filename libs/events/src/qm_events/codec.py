@@ -80,7 +80,7 @@ def decode(raw: bytes, wire: str | None = None) -> Event[Any]:
             wire = str(from_json(raw)["type"])
         cls = fact(wire)
         if cls is not None and wire not in _UPCASTERS:
-            return _model(cls).model_validate_json(raw)
+            return _model(cls).model_validate_json(raw, extra="ignore")
         return _decode_old(raw, wire)
     except (ValidationError, ValueError, KeyError, TypeError) as error:
         raise UndecodableEvent(f"{wire}: {error}") from error
@@ -95,4 +95,4 @@ def _decode_old(raw: bytes, wire: str) -> Event[Any]:
     if cls is None:
         raise UnknownEventType(wire)
     # The type on the wire stays as it was written: the id and the bytes of the log are the truth.
-    return _model(cls).model_validate(body)
+    return _model(cls).model_validate(body, extra="ignore")
