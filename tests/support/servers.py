@@ -143,6 +143,10 @@ class Postgres(Server):
         run([self._bin / "createdb", "-h", HOST, "-p", str(self.port), "-U", "quartermaster", name])
         return f"{self.url}/{name}"
 
+    def drop(self, name: str) -> None:
+        """Lose a database, whoever is connected."""
+        run([self._bin / "dropdb", "--force", "-h", HOST, "-p", str(self.port), "-U", "quartermaster", name])
+
     def _answers(self) -> bool:
         ready = [str(self._bin / "pg_isready"), "-q", "-h", HOST, "-p", str(self.port)]
         return super()._answers() and subprocess.run(ready, check=False).returncode == 0

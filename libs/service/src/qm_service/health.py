@@ -26,7 +26,8 @@ def health_routes(services: Sequence[Service], metrics: Metrics) -> APIRouter:
         """Tell whether calls belong here: 503 from a stand-by too, so that they go to the writer."""
         statuses = {status.service: status for status in (service.runtime.status() for service in services)}
         able = all(status.ready and status.leader for status in statuses.values())
-        body: dict[str, Any] = {"ready": able, "services": {name: asdict(one) for name, one in statuses.items()}}
+        shown = {name: asdict(one) | {"at_rest": _at_rest(services, name)} for name, one in statuses.items()}
+        body: dict[str, Any] = {"ready": able, "services": shown}
         return Response(orjson.dumps(body), 200 if able else 503, media_type="application/json")
 
     @router.get("/metrics")
@@ -35,3 +36,9 @@ def health_routes(services: Sequence[Service], metrics: Metrics) -> APIRouter:
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+def _at_rest(services: Sequence[Service], name: str) -> bool:
+    """Tell whether a service has nothing to do but to read on: with `read` equal to the ends, nothing will follow."""
+    mine = [service for service in services if service.runtime.definition.name == name]
+    return all(one.runtime.at_rest({}) and all(worker.idle() for worker in one.workers) for one in mine)

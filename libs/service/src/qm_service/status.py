@@ -30,6 +30,8 @@ class Status:
     leader: bool
     epoch: int
     lag: Mapping[str, Lag]
+    read: Mapping[str, int]
+    """How many records of a topic it is past, all partitions together."""
     progress_age_seconds: float
     """Since the writer last finished a batch."""
     parked: int
@@ -91,6 +93,12 @@ class Watch:
             lags[place[0]] += max(end - self._position.get(place, end), 0)
         return lags
 
+    def _read(self) -> dict[str, int]:
+        read = {topic.name: 0 for topic in self.plan.inputs}
+        for (topic, _), offset in self._position.items():
+            read[topic] += offset
+        return read
+
     def status(
         self, *, leader: bool, epoch: int, parked: int, halted: Mapping[tuple[str, int], str], failure: str | None
     ) -> Status:
@@ -108,6 +116,7 @@ class Watch:
             leader=leader,
             epoch=epoch,
             lag=lag,
+            read=self._read(),
             progress_age_seconds=now - self._progress,
             parked=parked,
             halted={f"{topic}/{partition}": why for (topic, partition), why in halted.items()},
