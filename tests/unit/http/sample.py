@@ -148,7 +148,7 @@ def routes(runtime: Runtime) -> APIRouter:
     async def list_orders(access: Access, window: Page, phase: str | None = None) -> Paged[RowView]:
         scopes = access.scopes()
         where: dict[str, Any] = {} if scopes is None else {"scope": scopes}
-        rows = await runtime.docs.page("rows", where, ("count",), after=window.after, limit=window.fetch)
+        rows = await runtime.docs.page("rows", where, ("count",), after=window.start(int, str), limit=window.fetch)
         shown, following = window.cut(rows, lambda row: (row[1].count, row[0]))
         return page([_view(row) for _, row in shown if phase in (None, row.phase)], following)
 

@@ -43,8 +43,8 @@ def page(items: Sequence[T], next: str | None) -> Paged[T]:
 class Window:
     """Which part of a list is asked for."""
 
-    after: tuple[Scalar, ...] | None
-    """The sort values of the last row that the caller has seen."""
+    mark: tuple[Scalar, ...] | None
+    """What the cursor holds, whoever wrote it; `start` is what a list may trust."""
     limit: int
     route: str
     """The list that cursors are bound to."""
@@ -53,6 +53,17 @@ class Window:
     def fetch(self) -> int:
         """How many rows to read: one more than the limit tells whether there is a next page."""
         return self.limit + 1
+
+    def start(self, *kinds: type[Scalar]) -> tuple[Any, ...] | None:
+        """Return the sort values of the last row that the caller has seen, known to be of these types; None = none yet.
+
+        Raises ValidationFailed for others: a checksum is no signature, so a cursor may be anybody's work.
+        """
+        if self.mark is None:
+            return None
+        if list(map(type, self.mark)) != list(kinds) or not all(map(_storable, self.mark)):
+            raise not_a_cursor()
+        return self.mark
 
     def cut(self, rows: Sequence[R], values: Callable[[R], Sequence[Scalar]]) -> tuple[Sequence[R], str | None]:
         """Return the rows of this page and its `next`, from up to `fetch` rows; `values` are the sort values of one."""
@@ -78,10 +89,24 @@ def _decode(route: str, cursor: str) -> tuple[Scalar, ...]:
         checksum, payload = raw[:_CHECKSUM_BYTES], raw[_CHECKSUM_BYTES:]
         if checksum == _checksum(route, payload):
             return tuple(_untagged(value) for value in orjson.loads(payload))
-    except (BadBase64, UnicodeEncodeError, ValueError):
+    except (BadBase64, ValueError, TypeError, IndexError):
         pass
+    raise not_a_cursor()
+
+
+def not_a_cursor() -> ValidationFailed:
+    """Return the problem of a cursor that no page of the list has given."""
     remedy = "Pass the `next` of an earlier page of this list unchanged, or leave `after` out."
-    raise ValidationFailed("`after` is not a cursor of this list.", field="after", remedy=remedy)
+    return ValidationFailed("`after` is not a cursor of this list.", field="after", remedy=remedy)
+
+
+def _storable(value: Scalar) -> bool:
+    """Tell whether every database can compare with it."""
+    if isinstance(value, str):
+        return "\0" not in value
+    if isinstance(value, datetime):
+        return value.tzinfo is not None
+    return value is None or -(2**63) <= value < 2**63
 
 
 def _checksum(route: str, payload: bytes) -> bytes:

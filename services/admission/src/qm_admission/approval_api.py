@@ -1,6 +1,7 @@
 """The approvals that wait for the caller, and the votes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -105,7 +106,7 @@ def routes(runtime: Runtime) -> APIRouter:
 async def _found(
     runtime: Runtime, where: Mapping[str, Any], wanted: Callable[[Approval], bool], window: Window
 ) -> tuple[Sequence[tuple[str, Approval]], str | None]:
-    order, after = ("requested_at",), window.after
+    order, after = ("requested_at",), window.start(datetime, str)
     found: list[tuple[str, Approval]] = []
     for _ in range(_CHUNKS):
         rows = await runtime.docs.page("approvals", where, order, after=after, limit=_CHUNK)

@@ -104,7 +104,7 @@ def _orders(runtime: Runtime) -> APIRouter:
             where["scope"] = f"{tenant}/{name}"
         elif scopes is not None:
             where["scope"] = scopes
-        rows = await runtime.docs.page(RECORDS, where, descending=True, after=page.after, limit=page.fetch)
+        rows = await runtime.docs.page(RECORDS, where, descending=True, after=page.start(str), limit=page.fetch)
         shown, following = page.cut(rows, lambda row: (row[0],))
         offerings = await everything(runtime, "offerings")
         items = [view(record, offerings.values()) for _, record in shown if record.tenant is not None]

@@ -193,7 +193,7 @@ def _add(router: APIRouter, runtime: Runtime, shelf: Shelf) -> None:
     ) -> Any:
         """List the catalogue by name."""
         where: Mapping[str, Any] = {} if status is None else {"status": status.value}
-        rows = await runtime.docs.page(many, where, after=window.after, limit=window.fetch)
+        rows = await runtime.docs.page(many, where, after=window.start(str), limit=window.fetch)
         items, following = window.cut(rows, lambda row: (row[0],))
         return page([shelf.view(item) for _, item in items], following)
 

@@ -75,7 +75,8 @@ def _tenants(router: APIRouter, runtime: Runtime) -> None:
         """List the tenants in which the caller has a role."""
         docs, names = await everything(runtime, TENANTS), access.tenants()
         visible = sorted(docs if names is None else [name for name in names if name in docs])
-        rest = [name for name in visible if window.after is None or (name,) > window.after]
+        start = window.start(str)
+        rest = [name for name in visible if start is None or (name,) > start]
         shown, following = window.cut(rest, lambda name: (name,))
         return page([_tenant(access, name, docs[name]) for name in shown], following)
 
@@ -116,7 +117,8 @@ def _projects(router: APIRouter, runtime: Runtime) -> None:
             for project in docs[tenant].projects
             if access.caller.roles(tenant, project)
         )
-        rest = [id_ for id_ in ids if window.after is None or id_ > window.after]
+        start = window.start(str, str)
+        rest = [id_ for id_ in ids if start is None or id_ > start]
         shown, following = window.cut(rest, lambda id_: id_)
         return page([_project(access, *id_, docs[id_[0]]) for id_ in shown], following)
 
@@ -139,7 +141,8 @@ def _project(access: Permit, tenant: str, name: str, doc: TenantDoc) -> ProjectV
 def _members(router: APIRouter, runtime: Runtime, people: People) -> None:
     async def listed(access: Permit, window: Page, tenant: str, project: str | None) -> Paged[MemberView]:
         rows = sorted(_granted(await everything(runtime, SUBJECTS), tenant, project))
-        rest = [row for row in rows if window.after is None or row > window.after]
+        start = window.start(str, str, str)
+        rest = [row for row in rows if start is None or row > start]
         shown, following = window.cut(rest, lambda row: row)
         known = await people.known(tenant, {row[0] for row in shown})
         open_ = access.caller.may(_OWNERS, tenant, project)

@@ -18,7 +18,7 @@ from qm_events.registry import TOPICS
 from qm_service.caller import Access
 from qm_service.database import DatabaseUnavailable
 from qm_service.log import LogUnavailable, PositionLost
-from qm_service.page import CURSOR_MAX_CHARS, LIMIT_DEFAULT, LIMIT_MAX, Window, window
+from qm_service.page import CURSOR_MAX_CHARS, LIMIT_DEFAULT, LIMIT_MAX, Window, not_a_cursor, window
 from qm_service.problem import ValidationFailed, problems
 from qm_service.runtime import Runtime
 
@@ -107,9 +107,9 @@ def _part(action: str, after: str | None, limit: int) -> Window:
 
 def _cursor(part: Window, length: int) -> feed.Cursor:
     """Return where to read on: the beginning, or the cursor of the request if it is one of this release."""
-    found = tuple(n for n in part.after or (0,) * length if isinstance(n, int))
-    if len(found) != length:
-        raise ValidationFailed("`after` is not a cursor of this list.", field="after")
+    found: feed.Cursor = part.start(*[int] * length) or (0,) * length
+    if min(found) < 0:
+        raise not_a_cursor()
     return found
 
 

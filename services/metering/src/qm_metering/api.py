@@ -120,10 +120,11 @@ def routes(runtime: Runtime) -> APIRouter:
     ) -> UsageReport:
         """Held and billable card-hours in a window, by group, of the projects in which the caller has a role."""
         now, groups = runtime.clock.now(), _groups(group_by)
+        start = page.start(*[str] * len(groups))
         window = _window(from_at, to_at, now)
         async with runtime.database.read() as tx:
             sums = await queries.usage(tx, runtime.schema, groups, window, micros(now), access.scopes())
-        keys = sorted({key for key, _ in sums if page.after is None or key > page.after})[: page.fetch]
+        keys = sorted({key for key, _ in sums if start is None or key > start})[: page.fetch]
         shown, following = page.cut(keys, lambda key: key)
         return UsageReport(
             group_by=groups,

@@ -30,7 +30,7 @@ from qm_scheduler.views import (
 from qm_service.caller import Access, Page, Permit, etag
 from qm_service.model import Act
 from qm_service.page import Paged, page
-from qm_service.problem import ValidationFailed, VersionConflict, problems
+from qm_service.problem import VersionConflict, problems
 from qm_service.runtime import Runtime
 
 NodePath = Annotated[Name, Path()]
@@ -52,7 +52,7 @@ def _queue_routes(runtime: Runtime) -> APIRouter:
     async def list_queue(access: Access, window: Page) -> Paged[QueueItem]:
         """List who waits, best rank first: own projects' orders, at their true positions, each with every reason."""
         board, docs = _board(runtime), runtime.context().docs.resident("allocations")
-        ranks = list(islice(board.queue.in_order(access.scopes(), _rank(window.after)), window.fetch))
+        ranks = list(islice(board.queue.in_order(access.scopes(), window.start(int, datetime, str)), window.fetch))
         shown, following = window.cut(ranks, lambda rank: rank)
         return page([queue_item(board, docs, rank[2]) for rank in shown], following)
 
@@ -71,7 +71,7 @@ def _node_routes(runtime: Runtime) -> APIRouter:
     async def list_nodes(_: Access, window: Page) -> Paged[NodeView]:
         """List the nodes by name."""
         pool = _board(runtime).pool
-        start = str(window.after[0]) if window.after else ""
+        (start,) = window.start(str) or ("",)
         names = sorted(name for name in pool.nodes if name > start)[: window.fetch]
         shown, following = window.cut(names, lambda name: (name,))
         return page([node_view(pool, pool.nodes[name]) for name in shown], following)
@@ -114,14 +114,14 @@ def _card_routes(runtime: Runtime) -> APIRouter:
     ) -> Paged[CardView]:
         """List the cards by node and id."""
         pool = _board(runtime).pool
-        after = (str(window.after[0]), str(window.after[1])) if window.after else ("", "")
+        after = window.start(str, str) or ("", "")
         wanted = {"accelerator": accelerator, "node": node, "state": state, "health": health}
         views = (card_view(pool, home, card) for home, card in cards_of(pool, after))
         fitting = (view for view in views if all(value in (None, getattr(view, key)) for key, value in wanted.items()))
         shown, following = window.cut(list(islice(fitting, window.fetch)), lambda view: (view.node, view.card))
         return page(shown, following)
 
-    @router.post("/fleet/cards/{card}/clear", responses=problems(CardUnknown, VersionConflict))
+    @router.post("/fleet/cards/{card}/clear", responses=problems(CardUnknown))
     async def clear_card(card: Annotated[Name, Path()], access: Access) -> CardView:
         """Take a card out of quarantine; what its sources say of its health stands."""
         home = _home(_board(runtime).pool, card)
@@ -177,12 +177,3 @@ def _home(pool: Pool, card: str) -> str:
     if (node := pool.homes.get(card)) is None:
         raise CardUnknown(f"Card {card} is not in the fleet.")
     return node
-
-
-def _rank(after: tuple[object, ...] | None) -> tuple[int, datetime, str] | None:
-    match after:
-        case None:
-            return None
-        case (int(priority), datetime() as submitted_at, str(order)):
-            return (priority, submitted_at, order)
-    raise ValidationFailed("`after` is not a cursor of this list.", field="after")
