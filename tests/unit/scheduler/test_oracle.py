@@ -149,7 +149,7 @@ def check(yard: Yard) -> None:
     assert fresh.blockers == yard.board.blockers
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=80, deadline=None)
 @given(fleets, st.lists(steps(), min_size=3, max_size=14))
 def test_every_step_leaves_the_queue_as_brute_force_says(fleet: Any, walk: list[tuple[Any, ...]]) -> None:
     yard = Yard()
@@ -162,7 +162,7 @@ def test_every_step_leaves_the_queue_as_brute_force_says(fleet: Any, walk: list[
         assert type(event.data).model_validate_json(event.data.model_dump_json()) == event.data
 
 
-@settings(derandomize=True, max_examples=1_000, deadline=None)
+@settings(derandomize=True, max_examples=300, deadline=None)
 @given(fleets, shapes)
 def test_an_order_is_placed_exactly_where_some_way_exists(fleet: Any, asked: Any) -> None:
     pool = Pool()

@@ -3,7 +3,7 @@
 It follows from the resident documents alone, so it is never stored. `settle` reads it and empties `open` and `news`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -82,9 +82,18 @@ class Board:
 
     def note(self, change: Change) -> None:
         """Remember what a change may alter."""
-        self.open |= change.gained
+        self.queue.wake(change.inventory)
+        self.open |= change.gained | change.inventory
         self.seen |= change.seen
         self.inventory |= change.inventory
+
+    def walked(self, lanes: Sequence[str], claimed: Mapping[str, Rank]) -> None:
+        """Note that nobody else fits in these lanes now, and who claims them."""
+        self.open.clear()
+        self.seen.update(lanes)
+        for name in lanes:
+            self.blockers.pop(name, None)
+        self.blockers.update(claimed)
 
 
 def _node(board: Board, _: str, _old: Node | None, new: Node | None) -> None:

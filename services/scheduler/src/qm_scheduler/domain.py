@@ -147,14 +147,15 @@ def _return(state: Allocation, command: Return, ctx: Context) -> Decision:
         return []
     cards = [(unit.node, card) for unit in state.units for card in unit.cards]
     pooled = tuple(card for node, card in cards if card in command.clean and not _is_sick(ctx, node, card))
+    isolated = tuple(card for _, card in cards if card not in pooled)
     return [
         AllocationReturned(
             order=command.order,
             allocation=state.allocation,
             nodes=tuple(sorted({node for node, _ in cards})),
             pooled=pooled,
-            quarantined=tuple(card for _, card in cards if card not in pooled),
-            reason=command.reason,
+            quarantined=isolated,
+            reason=command.reason if isolated else "",
             # A clock that ran backwards between two services must not make a negative interval.
             returned_at=max(command.returned_at, state.allocated_at),
         )

@@ -38,6 +38,8 @@ class OrderDoc:
     reasons: tuple[WaitReason, ...] = ()
     """As last told."""
     since: datetime | None = None
+    grants: int = 0
+    """How often cards were given."""
     allocation: str = ""
     units: tuple[PlacedUnit, ...] = ()
     ready_at: datetime | None = None
@@ -80,6 +82,19 @@ def _changed(change: Callable[[Any], Mapping[str, Any]]) -> Fold[OrderDoc]:
     return Fold(apply)
 
 
+def _allocated(doc: OrderDoc | None, event: Event[AllocationAllocated]) -> OrderDoc:
+    doc, fact = doc or OrderDoc(event.key), event.data
+    return replace(
+        doc,
+        phase=Phase.ALLOCATED,
+        grants=doc.grants + 1,
+        allocation=fact.allocation,
+        units=fact.units,
+        reasons=(),
+        since=None,
+    )
+
+
 ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
     AllocationQueued: _changed(
         lambda fact: {
@@ -92,15 +107,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
         }
     ),
     AllocationWaiting: _changed(lambda fact: {"reasons": fact.reasons, "since": fact.since}),
-    AllocationAllocated: _changed(
-        lambda fact: {
-            "phase": Phase.ALLOCATED,
-            "allocation": fact.allocation,
-            "units": fact.units,
-            "reasons": (),
-            "since": None,
-        }
-    ),
+    AllocationAllocated: Fold(_allocated),
     AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None}),
     AllocationReturned: _changed(lambda _: {"phase": Phase.RETURNED}),
     EnvironmentReady: _changed(lambda fact: {"ready_at": fact.ready_at}),

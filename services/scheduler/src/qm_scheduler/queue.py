@@ -49,6 +49,8 @@ class WaitClass:
     codes: dict[WaitCode | None, SortedList] = field(default_factory=dict)
     """The same ranks, by the first reason that was told; None = none yet."""
     tried: Tried | None = None
+    parked: bool = False
+    """The fleet cannot hold it, whatever ends or is repaired: it is in no lane until the inventory changes."""
     claimed: tuple[tuple[int, ...], tuple[str, ...]] | None = None
     """The types that the class claims, and the gains at which that was found."""
 
@@ -71,6 +73,8 @@ class Queue:
     classes: dict[Shape, WaitClass] = field(default_factory=dict)
     lanes: dict[str, SortedList] = field(default_factory=dict)
     """accelerator -> ranks of the heads of the classes that accept it."""
+    parked: dict[str, set[Shape]] = field(default_factory=dict)
+    """accelerator -> the parked classes that accept it."""
     lines: dict[tuple[str, ...], SortedList] = field(default_factory=dict)
     """Accepted types -> ranks of all who accept exactly these."""
     links: Counter[tuple[str, ...]] = field(default_factory=Counter)
@@ -127,6 +131,10 @@ class Queue:
 
     def _new_head(self, group: WaitClass, old: Rank | None) -> frozenset[str]:
         new = group.members[0] if group.members else None
+        if group.parked:
+            if new is None:
+                self._unpark(group)
+            return frozenset()
         if new == old:
             return frozenset()
         for name in group.shape.accelerators:
@@ -136,6 +144,26 @@ class Queue:
             if new is not None:
                 lane.add(new)
         return frozenset(group.shape.accelerators)
+
+    def park(self, group: WaitClass) -> None:
+        """Take a class out of its lanes until `wake`."""
+        group.parked = True
+        for name in group.shape.accelerators:
+            self.lanes[name].remove(group.members[0])
+            self.parked.setdefault(name, set()).add(group.shape)
+
+    def wake(self, accelerators: Iterable[str]) -> None:
+        """Put the parked classes of these types back into their lanes."""
+        for shape in {shape for name in accelerators for shape in self.parked.get(name, ())}:
+            group = self.classes[shape]
+            self._unpark(group)
+            for name in shape.accelerators:
+                self.lanes[name].add(group.members[0])
+
+    def _unpark(self, group: WaitClass) -> None:
+        group.parked = False
+        for name in group.shape.accelerators:
+            self.parked[name].discard(group.shape)
 
     def class_of(self, rank: Rank) -> WaitClass:
         """Return the class of a waiting order."""

@@ -5,7 +5,7 @@ it. One order is placed a step: the facts of it change the index before the next
 code changes; figures are computed when somebody asks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -41,28 +41,32 @@ def settle(ctx: Context) -> Sequence[Act]:
 
 def _place_next(board: Board, ctx: Context) -> Sequence[Act]:
     lanes = board.queue.tied(board.open)
-    for name in lanes:
-        board.blockers.pop(name, None)
+    claimed: dict[str, Rank] = {}
+    hopeless = []
     previous: Rank | None = None
     for rank in merge(*(board.queue.lanes.get(name, ()) for name in lanes)):
         if rank == previous:
             continue
         previous = rank
         group = board.queue.class_of(rank)
-        if picks := _try(board, group):
+        if picks := _try(board, group, claimed):
             return _grant(board, ctx, rank[2], picks)
-        for name in board.claims(group):
-            board.blockers.setdefault(name, rank)
-        if all(name in board.blockers for name in lanes):
+        claims = board.claims(group)
+        if not claims and not board.case(group.shape).possible:
+            hopeless.append(group)
+        for name in claims:
+            claimed.setdefault(name, rank)
+        if len(claimed) == len(lanes):
             break
-    board.open.clear()
-    board.seen.update(lanes)
+    for group in hopeless:
+        board.queue.park(group)
+    board.walked(lanes, claimed)
     return ()
 
 
-def _try(board: Board, group: WaitClass) -> list[Pick] | None:
+def _try(board: Board, group: WaitClass, claimed: Mapping[str, Rank]) -> list[Pick] | None:
     shape = group.shape
-    allowed = tuple(name for name in shape.accelerators if name not in board.blockers)
+    allowed = tuple(name for name in shape.accelerators if name not in claimed)
     now = Tried(allowed, board.gains(shape.accelerators))
     if not allowed or group.tried == now:
         return None
@@ -75,11 +79,13 @@ def _grant(board: Board, ctx: Context, order: str, picks: Sequence[Pick]) -> Seq
     doc: OrderDoc = ctx.docs.resident("allocations")[order]
     shape = board.queue.orders[order].shape
     units = tuple(unit for pick in picks for unit in _units(board, pick, shape.cards))
-    holder = allocation_id(order, 1)
+    by_node: dict[str, list[PlacedUnit]] = {}
+    for unit in units:
+        by_node.setdefault(unit.node, []).append(unit)
+    holder = allocation_id(order, doc.grants + 1)
     about: dict[str, Any] = {"tenant": doc.tenant, "project": doc.project, "correlation": order}
     acts = [Act(stream_name("allocation", order), Allocate(order, units), **about)]
-    for node in dict.fromkeys(pick.node for pick in picks):
-        here = [unit for unit in units if unit.node == node]
+    for node, here in by_node.items():
         cards = tuple(card for unit in here for card in unit.cards)
         hold = HoldCards(order, holder, cards, shape.cpu_milli * len(here), shape.memory_mib * len(here))
         acts.append(Act(stream_name("node", node), hold, **about))
@@ -115,7 +121,7 @@ def _to_explain(board: Board) -> Sequence[WaitClass]:
         shapes |= front | board.fronts.get(name, set())
         board.fronts[name] = front
         if name in whole:
-            shapes.update(board.queue.class_of(rank).shape for rank in lane)
+            shapes |= {board.queue.class_of(rank).shape for rank in lane} | board.queue.parked.get(name, set())
     groups = (board.queue.classes[shape] for shape in shapes if shape in board.queue.classes)
     return sorted(groups, key=lambda group: group.members[0])
 
