@@ -5,7 +5,6 @@ the settings: the first of the ring encrypts, all of it decrypts. To rotate, put
 the old one. The table is not on the log: back it up with the database; without its row an order's credential is lost.
 """
 
-import asyncio
 import json
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -18,10 +17,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import Column, LargeBinary, MetaData, String, Table, select
 
 from qm_provisioner.ports import Secret
+from qm_provisioner.together import Together
 from qm_service.clock import Clock
 from qm_service.database import Database
 from qm_service.ddl import exclusively
 from qm_service.schema import Instant, upsert
+from qm_service.store import chunks
 
 METADATA = MetaData()
 CREDENTIALS = Table(
@@ -87,15 +88,14 @@ Row = tuple[str, bytes | None]
 
 
 class CredentialStore:
-    """The table (`Vault`). What many flows write at once is one transaction. Every call raises DatabaseUnavailable."""
+    """The table (`Vault`). What many flows want at once is one transaction. Every call raises DatabaseUnavailable."""
 
     def __init__(self, database: Database, keys: Callable[[], KeyRing], clock: Clock) -> None:
         self._database = database
         self._read_keys = keys
         self._clock = clock
-        self._batch: tuple[dict[str, Row], asyncio.Task[None]] | None = None
-        """What the next transaction will write."""
-        self._writing = asyncio.Lock()
+        self._reads: Together[None, Row] = Together(self._read)
+        self._writes: Together[Row, None] = Together(self._write)
         self._live: dict[str, Row] = {}
         """The sealed rows that this process wrote and nobody has revoked."""
         self._created = False
@@ -106,23 +106,23 @@ class CredentialStore:
 
     async def get(self, order: str) -> Secret | None:
         """See `Vault.get`. Raises CredentialUnreadable."""
-        key_id, sealed = self._live.get(order) or await self._read(order)
-        if sealed is None:
+        row = self._live.get(order) or await self._reads.ask(order, None)
+        if row is None or row[1] is None:
             return None
-        kind, proof, values = json.loads(self._keys.open(order, key_id, sealed))
+        kind, proof, values = json.loads(self._keys.open(order, row[0], row[1]))
         return Secret(kind, proof, values)
 
     async def put(self, order: str, secret: Secret) -> None:
         """See `Vault.put`."""
         content = json.dumps([secret.kind, secret.proof, dict(secret.values)]).encode()
         row = (self._keys.current, self._keys.seal(order, content))
-        await self._write(order, row)
+        await self._writes.ask(order, row)
         self._live[order] = row
 
     async def revoke(self, order: str) -> None:
         """See `Vault.revoke`. What was sealed is overwritten."""
         self._live.pop(order, None)
-        await self._write(order, (self._keys.current, None))
+        await self._writes.ask(order, (self._keys.current, None))
 
     async def rotate(self) -> int:
         """Seal everything anew that is not under the current key; return how many rows that were."""
@@ -139,34 +139,26 @@ class CredentialStore:
         self._live.clear()
         return len(rows)
 
-    async def _read(self, order: str) -> Row:
+    async def _read(self, orders: Mapping[str, None]) -> Mapping[str, Row]:
         await self._create()
-        query = select(CREDENTIALS.c.key_id, CREDENTIALS.c.sealed).where(CREDENTIALS.c.order_id == order)
+        table = CREDENTIALS.c
+        found: dict[str, Row] = {}
         async with self._database.read() as tx:
-            row = (await tx.execute(query)).first()
-        return ("", None) if row is None else (row.key_id, row.sealed)
+            for some in chunks(list(orders)):
+                query = select(table.order_id, table.key_id, table.sealed).where(table.order_id.in_(some))
+                found |= {order: (key_id, sealed) for order, key_id, sealed in await tx.execute(query)}
+        return found
 
-    async def _write(self, order: str, row: Row) -> None:
-        if self._batch is None:
-            self._batch = ({}, asyncio.ensure_future(self._flush()))
-        rows, written = self._batch
-        rows[order] = row
-        # One flow that is broken off must not break off the transaction of the others.
-        await asyncio.shield(written)
-
-    async def _flush(self) -> None:
-        async with self._writing:
-            batch, self._batch = self._batch, None
-            if batch is None:
-                return
-            await self._create()
-            now = self._clock.now()
-            values = [
-                {"order_id": order, "key_id": key, "sealed": sealed, "written_at": now}
-                for order, (key, sealed) in batch[0].items()
-            ]
-            async with self._database.write() as tx:
-                await tx.execute(upsert(self._database, CREDENTIALS), values)
+    async def _write(self, rows: Mapping[str, Row]) -> Mapping[str, None]:
+        await self._create()
+        now = self._clock.now()
+        values = [
+            {"order_id": order, "key_id": key, "sealed": sealed, "written_at": now}
+            for order, (key, sealed) in rows.items()
+        ]
+        async with self._database.write() as tx:
+            await tx.execute(upsert(self._database, CREDENTIALS), values)
+        return {}
 
     async def _create(self) -> None:
         if not self._created:

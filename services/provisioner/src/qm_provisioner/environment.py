@@ -1,10 +1,10 @@
 """An environment as its facts tell it: the state of the stream `environment/<order>`, and its document."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from qm_events import EventData
 from qm_events import provisioner as facts
@@ -22,7 +22,7 @@ class Phase(StrEnum):
     RELEASED = "released"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepRun:
     """A step in one direction: its last attempt, and how it ended."""
 
@@ -39,7 +39,7 @@ class StepRun:
     outputs: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Environment:
     """What the facts of the stream say; also the document of the projection `environments`."""
 
@@ -96,6 +96,16 @@ class UnlawfulFact(Exception):
     """A fact that no decision can have led to: the stream is broken, and stops."""
 
 
+T = TypeVar("T", Environment, StepRun)
+
+
+def _with(old: T, **changes: Any) -> T:
+    # `dataclasses.replace` looks at each field, and this runs several times for every fact of every order.
+    new = object.__new__(type(old))
+    new.__dict__.update(old.__dict__, **changes)
+    return new
+
+
 def evolve(env: Environment, fact: Any) -> Environment:
     """Return the environment after one more of its facts. Raises UnlawfulFact."""
     return EVOLVE[type(fact)](env, fact)
@@ -104,7 +114,7 @@ def evolve(env: Environment, fact: Any) -> Environment:
 def _started(env: Environment, fact: facts.EnvironmentStarted) -> Environment:
     if env.phase is not Phase.ABSENT:
         raise UnlawfulFact(f"environment {fact.order} starts twice")
-    return replace(
+    return _with(
         env,
         order=fact.order,
         allocation=fact.allocation,
@@ -120,14 +130,14 @@ def _intended(env: Environment, fact: facts.EnvironmentStepIntended) -> Environm
     running = env.running
     if running is None:
         run = StepRun(fact.step, fact.direction, fact.attempt, fact.external_name, "intended", fact.intended_at)
-        return replace(env, runs=(*env.runs, run))
+        return _with(env, runs=(*env.runs, run))
     if (running.step, running.direction) != (fact.step, fact.direction):
         raise UnlawfulFact(f"environment {fact.order}: {fact.step} is intended while {running.step} is in flight")
-    return _with_last(env, replace(running, attempt=fact.attempt))
+    return _with_last(env, _with(running, attempt=fact.attempt))
 
 
 def _with_last(env: Environment, run: StepRun) -> Environment:
-    return replace(env, runs=(*env.runs[:-1], run))
+    return _with(env, runs=(*env.runs[:-1], run))
 
 
 def _running(env: Environment, fact: facts.EnvironmentStepDone | facts.EnvironmentStepFailed) -> StepRun:
@@ -138,54 +148,54 @@ def _running(env: Environment, fact: facts.EnvironmentStepDone | facts.Environme
 
 
 def _done(env: Environment, fact: facts.EnvironmentStepDone) -> Environment:
-    run = replace(_running(env, fact), state="done", ended_at=fact.done_at, outputs=fact.outputs, error="")
+    run = _with(_running(env, fact), state="done", ended_at=fact.done_at, outputs=fact.outputs, error="")
     built = fact.direction == "do" and fact.step == env.steps[-1]
-    return replace(_with_last(env, run), phase=Phase.VERIFYING if built else env.phase)
+    return _with(_with_last(env, run), phase=Phase.VERIFYING if built else env.phase)
 
 
 def _step_failed(env: Environment, fact: facts.EnvironmentStepFailed) -> Environment:
-    run = replace(_running(env, fact), ended_at=fact.failed_at, error=fact.error)
-    return _with_last(env, replace(run, state="failed") if fact.final else run)
+    run = _with(_running(env, fact), ended_at=fact.failed_at, error=fact.error)
+    return _with_last(env, _with(run, state="failed") if fact.final else run)
 
 
 def _verified(env: Environment, fact: facts.EnvironmentVerified) -> Environment:
-    return replace(env, probes=fact.probes)
+    return _with(env, probes=fact.probes)
 
 
 def _ready(env: Environment, fact: facts.EnvironmentReady) -> Environment:
-    return replace(env, phase=Phase.READY, endpoint=fact.endpoint, ready_at=fact.ready_at)
+    return _with(env, phase=Phase.READY, endpoint=fact.endpoint, ready_at=fact.ready_at)
 
 
 def _failed(env: Environment, fact: facts.EnvironmentFailed) -> Environment:
-    return replace(env, cause=env.cause or EndCause.FAILED, error=fact.error, failed_at=fact.failed_at)
+    return _with(env, cause=env.cause or EndCause.FAILED, error=fact.error, failed_at=fact.failed_at)
 
 
 def _end_noted(env: Environment, fact: facts.EnvironmentEndNoted) -> Environment:
-    return replace(env, order=fact.order, cause=env.cause or fact.cause, fault=env.fault or fact.fault)
+    return _with(env, order=fact.order, cause=env.cause or fact.cause, fault=env.fault or fact.fault)
 
 
 def _release_started(env: Environment, fact: facts.EnvironmentReleaseStarted) -> Environment:
-    return replace(env, phase=Phase.RELEASING, allocation=fact.allocation)
+    return _with(env, phase=Phase.RELEASING, allocation=fact.allocation)
 
 
 def _revoked(env: Environment, fact: facts.EnvironmentRevoked) -> Environment:
-    return replace(env, revoked_at=fact.revoked_at)
+    return _with(env, revoked_at=fact.revoked_at)
 
 
 def _wiped(env: Environment, fact: facts.EnvironmentWiped) -> Environment:
-    return replace(env, wiped_at=fact.wiped_at)
+    return _with(env, wiped_at=fact.wiped_at)
 
 
 def _validated(env: Environment, fact: facts.EnvironmentValidated) -> Environment:
-    return replace(env, validated_at=fact.validated_at)
+    return _with(env, validated_at=fact.validated_at)
 
 
 def _quarantined(env: Environment, fact: facts.EnvironmentQuarantined) -> Environment:
-    return replace(env, quarantined_at=fact.quarantined_at, error=fact.error)
+    return _with(env, quarantined_at=fact.quarantined_at, error=fact.error)
 
 
 def _released(env: Environment, fact: facts.EnvironmentReleased) -> Environment:
-    return replace(env, phase=Phase.RELEASED, released_at=fact.released_at, lines=fact.lines, digest=fact.digest)
+    return _with(env, phase=Phase.RELEASED, released_at=fact.released_at, lines=fact.lines, digest=fact.digest)
 
 
 EVOLVE: Mapping[type[EventData], Callable[[Environment, Any], Environment]] = {
