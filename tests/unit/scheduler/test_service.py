@@ -241,6 +241,7 @@ def observed(**changes: Any) -> dict[str, Any]:
 
 
 async def test_health_is_taken_once_and_an_older_word_of_the_same_source_changes_nothing(stage: Stage) -> None:
+    stage.world.clock.advance(timedelta(hours=2))
     await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1", "GPU-2"))
     assert await stage.done("POST", "/fleet/health", [observed()]) == {"accepted": 1, "changed": 1}
     again = [observed(), observed(status="healthy", observed_at="2026-06-01T08:00:09Z")]
@@ -297,6 +298,7 @@ def alert(state: str, name: str = "XidErrors", **labels: str) -> dict[str, Any]:
 
 
 async def test_alertmanager_says_what_is_sick_and_each_alert_takes_back_only_itself(stage: Stage) -> None:
+    stage.world.clock.advance(timedelta(hours=2))
     await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1", "GPU-2"))
     webhook = {"version": "4", "receiver": "qm", "groupLabels": {}, "alerts": [alert("firing", status="failed")]}
     assert (await stage.done("POST", "/fleet/health", webhook))["changed"] == 1

@@ -277,3 +277,16 @@ def test_duplicates_of_inputs_decide_nothing_new() -> None:
     yard.give_back("o1")
     yard.cancel("o1")
     assert len(yard.facts) == count
+
+
+def test_what_the_fleet_cannot_hold_is_out_of_the_way_until_the_inventory_changes() -> None:
+    yard = yard_of(n1=2)
+    for n in range(3):
+        yard.order(f"big{n}", request(cards=3 + n, priority=9))
+    assert list(yard.board.queue.lanes["h100"]) == []
+    yard.order("small", request())
+    assert yard.placed("small")
+    yard.cancel("big2")
+    yard.node("n2", {"h100": 4})
+    assert [yard.placed(order) for order in ("big0", "big1")] == [True, False]
+    assert yard.codes("big1") == [WaitCode.CAPACITY_IN_USE]
