@@ -1,7 +1,7 @@
 """What every service model has to stand, whatever its steps. A new model is picked up from its line in the table."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +31,6 @@ ALL = [*MODELS.values(), SLURM]
 STEPS = [pytest.param(model, step, id=f"{model.name}-{step.name}") for model in ALL for step in model.steps]
 every_model = pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
 every_step = pytest.mark.parametrize(("model", "step"), STEPS)
-
-
-@pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with caplog.at_level(logging.DEBUG):
-        yield
 
 
 async def built(desk: Desk, count: int = 1) -> None:
@@ -365,7 +359,8 @@ async def test_no_fact_and_no_log_line_has_a_credential(model: Model, caplog: py
     desk.wrap = lambda backend: Chatty(backend, desk)
     desk._boot()
     async with desk:
-        await desk.begin()
-        await desk.settle()
+        with caplog.at_level(logging.DEBUG):
+            await desk.begin()
+            await desk.settle()
         assert desk.vault.ever
         assert_no_leak(desk, caplog.text + repr(desk.vault.ever))

@@ -9,14 +9,15 @@ from typing import Any
 
 from qm_events import Event, EventData, new_event
 from qm_events import provisioner as facts
-from qm_events.specs import OrderRequest, PlacedUnit, Probe, Specification
+from qm_events.specs import OrderRequest, PlacedUnit, Specification
 from qm_provisioner.adapters.simulated import SimulatedBackend, SimulatedClouds
 from qm_provisioner.alarms import Alarms
 from qm_provisioner.attempt import Outside
+from qm_provisioner.behaviour import Behaviour
 from qm_provisioner.commands import Begin, NoteEnd
 from qm_provisioner.domain import DECIDER
 from qm_provisioner.environment import Environment
-from qm_provisioner.ports import Secret, Site, Thing
+from qm_provisioner.ports import Secret, Thing
 from qm_provisioner.projections import is_open
 from qm_provisioner.runner import Runner
 from qm_provisioner.slots import Limited
@@ -282,25 +283,11 @@ class Desk:
 
 def script(desk: Desk, steps: Mapping[str, Mapping[str, Any]]) -> None:
     """Tell the cloud how to behave."""
-    from qm_provisioner.behaviour import Behaviour
-
     desk.clouds.script(desk.model.name, {name: Behaviour.model_validate(body) for name, body in steps.items()})
 
 
 def assert_no_leak(desk: Desk, text: str = "") -> None:
     """No credential that ever was is in a fact, in a document or in `text`."""
-    told = (
-        text + "".join(fact.model_dump_json(warnings=False) for fact in desk.journal.facts) + repr(desk.journal.states)
-    )
-    for secret in desk.vault.ever:
-        for part in (part for value in secret.values.values() for part in value.splitlines()):
-            assert not any(part in line for line in told)
-
-
-def site(count: int = 1) -> Site:
-    """Return the site of `order_of`."""
-    begin = order_of("vm", count)
-    return Site(begin.order, begin.request, begin.units)
-
-
-NO_PROBES: tuple[Probe, ...] = ()
+    told = "\n".join([text, repr(desk.journal.states), *map(repr, desk.journal.facts)])
+    parts = [part for secret in desk.vault.ever for value in secret.values.values() for part in value.splitlines()]
+    assert not [part for part in parts if part in told]
