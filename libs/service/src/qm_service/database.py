@@ -1,7 +1,8 @@
 """The database of one service: SQLite or PostgreSQL behind SQLAlchemy Core."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Connection, event
@@ -11,7 +12,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-_BUSY_MILLISECONDS = 5_000
+from qm_service import sqlite_driver
+
 _DOWN = (OperationalError, InterfaceError, InternalError, PoolTimeout, OSError, TimeoutError)
 """What says that the database, not the statement, is at fault."""
 
@@ -30,11 +32,15 @@ class Database:
         parsed = make_url(url)
         self.sqlite = parsed.get_backend_name() == "sqlite"
         options: dict[str, Any] = {"pool_pre_ping": not self.sqlite, "pool_timeout": 5.0}
+        # SQLite lets one write at a time; those of this process take turns instead of trying until they may.
+        self._turn = asyncio.Lock() if self.sqlite else None
         if not self.sqlite:
             options["connect_args"] = {"timeout": 5.0, "command_timeout": 60.0}
-        elif parsed.database in (None, "", ":memory:"):
-            # One connection is the whole database: whoever holds it, others wait.
-            options |= {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
+        else:
+            options["async_creator"] = _opener(parsed.database or ":memory:")
+            if parsed.database in (None, "", ":memory:"):
+                # One connection is the whole database: whoever holds it, others wait.
+                options |= {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
         self.engine: AsyncEngine = create_async_engine(url, **options)
         if self.sqlite:
             _prepare_sqlite(self.engine, "FULL" if durable else "OFF")
@@ -65,7 +71,7 @@ class Database:
         # Every transaction of SQLite sees one moment.
         options = {"qm_writes": writes} if self.sqlite else options
         try:
-            async with self.engine.connect() as connection:
+            async with self._turn if self._turn and writes else nullcontext(), self.engine.connect() as connection:
                 if options:
                     await connection.execution_options(**options)
                 async with connection.begin():
@@ -78,22 +84,22 @@ class Database:
         await self.engine.dispose()
 
 
+def _opener(path: str) -> Callable[[], Awaitable[sqlite_driver.Connection]]:
+    async def connect() -> sqlite_driver.Connection:
+        return sqlite_driver.Connection(path)
+
+    return connect
+
+
 def _prepare_sqlite(engine: AsyncEngine, synchronous: str) -> None:
     @event.listens_for(engine.sync_engine, "connect")
     def connect(connection: Any, _: object) -> None:
-        connection.isolation_level = None
         cursor = connection.cursor()
-        for pragma in (
-            f"busy_timeout={_BUSY_MILLISECONDS}",
-            "journal_mode=WAL",
-            f"synchronous={synchronous}",
-            "cache_size=-32000",
-        ):
+        for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "cache_size=-32000"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
     @event.listens_for(engine.sync_engine, "begin")
     def begin(connection: Connection) -> None:
-        # A deferred transaction that reads first and writes later fails at once, whatever the busy timeout says.
         writes = connection.get_execution_options().get("qm_writes", True)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        connection.exec_driver_sql(sqlite_driver.BEGIN_WRITING if writes else "BEGIN")
