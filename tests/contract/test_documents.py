@@ -47,7 +47,7 @@ def test_no_released_fact_is_broken():
 
 def test_every_problem_is_listed_once(wanted):
     listed = [line.split("`")[1] for line in wanted["problems.md"].splitlines() if line.startswith("| `")]
-    assert listed == sorted(PROBLEMS)
+    assert listed == sorted(code for code, cls in PROBLEMS.items() if not cls.__module__.startswith("tests."))
 
 
 def test_every_fact_is_listed_with_its_owner(wanted):

@@ -27,7 +27,7 @@ from qm_service.http import create_app
 from qm_service.local_issuer import LocalIssuer
 from qm_service.model import Act, Column, Context, Decider, Decision, Definition, Fold, Projection, Rejected
 from qm_service.page import Paged, page
-from qm_service.problem import NotFound, ProblemError, problems
+from qm_service.problem import NotFound, ProblemError, VersionConflict, problems
 from qm_service.runtime import Runtime
 from qm_service.service import Service
 from qm_service.testing.world import World
@@ -158,7 +158,7 @@ def routes(runtime: Runtime) -> APIRouter:
         access.check(*row.scope.split("/"))
         return _view(row)
 
-    @router.post("/orders/{order}/cancel", status_code=202, responses=problems())
+    @router.post("/orders/{order}/cancel", status_code=202, responses=problems(VersionConflict))
     async def cancel_order(order: str, access: Access) -> RowView:
         row = await _find(order)
         tenant, project = row.scope.split("/")

@@ -178,7 +178,9 @@ class TestTheDocument:
                 assert set(operation["x-access"]["roles"]) <= set(Role)
         post = document["paths"]["/v1/orders"]["post"]
         assert post["responses"]["409"]["description"] == "`sample-full`: The sample is full"
-        assert {"Idempotency-Key", "If-Match"} == {parameter["name"] for parameter in post["parameters"]}
+        assert {"Idempotency-Key"} == {parameter["name"] for parameter in post["parameters"]}
+        cancel = document["paths"]["/v1/orders/{order}/cancel"]["post"]
+        assert {"order", "Idempotency-Key", "If-Match"} == {parameter["name"] for parameter in cancel["parameters"]}
         assert document["components"]["schemas"]["Problem"]["properties"]["remedy"]
 
     async def test_operation_ids_are_plain(self, stage: Stage) -> None:

@@ -8,18 +8,28 @@ and version, so that a duplicate is a duplicate on every machine.
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from qm_events.ids import event_id, stream_key
+
+
+def _written_out(value: Any) -> Any:
+    # A number would be read as seconds or as milliseconds, whichever seems likelier.
+    if isinstance(value, datetime) or (isinstance(value, str) and value[4:5] == "-"):
+        return value
+    raise ValueError("a time is written as in 2026-06-30T23:30:00Z")
 
 
 def _aware_utc(value: datetime) -> datetime:
     if value.tzinfo is None:
         raise ValueError("a time needs a zone, as in 2026-06-30T23:30:00Z")
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time is beyond the calendar") from None
 
 
-UtcTime = Annotated[datetime, AfterValidator(_aware_utc)]
+UtcTime = Annotated[datetime, BeforeValidator(_written_out), AfterValidator(_aware_utc)]
 """An instant: aware, kept in UTC, to the microsecond."""
 
 

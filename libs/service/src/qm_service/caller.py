@@ -24,6 +24,8 @@ from qm_service.runtime import Runtime
 from qm_service.trace import TRACEPARENT
 
 _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?")
+_NOTHING = (b"", b"{}", b"null")
+"""Bodies that say nothing."""
 _VERSION = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
 
 
@@ -37,6 +39,10 @@ class Bound:
     runtime: Runtime
     query: frozenset[str]
     """The query parameters that it knows."""
+    bodied: bool = True
+    """Whether it reads a body."""
+    versioned: bool = True
+    """Whether it compares `If-Match`: it declares `version-conflict`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +193,7 @@ async def _subject(runtime: Runtime, subject: str) -> SubjectDoc | None:
 async def permit(request: Request) -> Permit:
     """Return the permit of this call; on a route of scope `platform` it is checked already."""
     _known_query(request)
+    await _known_body(request)
     key = _idempotency_key(request)
     found = Permit(
         bound=bound(request),
@@ -227,10 +234,18 @@ def _known_query(request: Request) -> None:
             raise ValidationFailed(f"There is no query parameter {name!r}.", field=name, remedy=remedy)
 
 
+async def _known_body(request: Request) -> None:
+    if not bound(request).bodied and (await request.body()).strip() not in _NOTHING:
+        raise ValidationFailed("This path takes no body.", field="body", remedy="Send the request without a body.")
+
+
 def _if_match(request: Request) -> int | None:
     header = request.headers.get("if-match", "*").strip()
     if header == "*":
         return None
+    if not bound(request).versioned:
+        remedy = "Leave If-Match out: there is no version here that it could be compared with."
+        raise ValidationFailed("This path does not take If-Match.", field="If-Match", remedy=remedy)
     match = _VERSION.fullmatch(header)
     if match is None:
         raise ValidationFailed("If-Match is not a version.", field="If-Match", remedy="Send the ETag as it was given.")

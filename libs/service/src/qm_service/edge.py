@@ -27,6 +27,7 @@ from qm_service.problem import (
 )
 
 BODY_MAX_BYTES = 1 << 20
+_LENGTH_MAX_DIGITS = 18
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -123,7 +124,7 @@ async def _checked_body(headers: Headers, receive: Receive) -> Receive:
 
 async def _read(headers: Headers, receive: Receive) -> bytes:
     declared = headers.get("content-length", "0")
-    if not declared.isdecimal() or int(declared) > BODY_MAX_BYTES:
+    if not declared.isdecimal() or len(declared) > _LENGTH_MAX_DIGITS or int(declared) > BODY_MAX_BYTES:
         raise _too_large()
     chunks, size, more = [], 0, True
     while more:

@@ -19,7 +19,7 @@ from qm_service.edge import Edge
 from qm_service.faults import FAULTS, answer
 from qm_service.health import health_routes
 from qm_service.metrics import Metrics
-from qm_service.problem import problems
+from qm_service.problem import VersionConflict, problems
 from qm_service.service import Service
 from qm_service.tokens import TokenVerifier
 
@@ -66,7 +66,17 @@ def _bind(service: Service) -> Iterator[tuple[APIRoute, Bound]]:
             raise UnlistedRoute(f"{service.name}: {method} {template} is not in access.ACCESS")
         if rule.scope != "public" and not _asks_for_permit(route.dependant):
             raise UnlistedRoute(f"{service.name}: {method} {template} does not depend on Access")
-        yield route, Bound(f"{method} {template}", rule, service.runtime, _query_names(route.dependant))
+        yield (
+            route,
+            Bound(
+                action=f"{method} {template}",
+                rule=rule,
+                runtime=service.runtime,
+                query=_query_names(route.dependant),
+                bodied=route.body_field is not None,
+                versioned=openapi.declares(route.responses, VersionConflict),
+            ),
+        )
 
 
 def _asks_for_permit(dependant: Dependant) -> bool:

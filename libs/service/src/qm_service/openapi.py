@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qm_service.access import ACCESS
-from qm_service.problem import Problem
+from qm_service.problem import Problem, ProblemError, VersionConflict
 
 _REF = "#/components/schemas/{model}"
 _IDEMPOTENCY_KEY = {
@@ -22,11 +22,11 @@ _IF_MATCH = {
     "schema": {"type": "string", "pattern": '^(\\*|(W/)?"[0-9]{1,18}"|[0-9]{1,18})$'},
 }
 _HEADERS: Mapping[str, Iterable[Mapping[str, Any]]] = {
-    "post": (_IDEMPOTENCY_KEY, _IF_MATCH),
-    "put": (_IDEMPOTENCY_KEY, _IF_MATCH),
-    "delete": (_IDEMPOTENCY_KEY, _IF_MATCH),
+    "post": (_IDEMPOTENCY_KEY,),
+    "put": (_IDEMPOTENCY_KEY,),
+    "delete": (_IDEMPOTENCY_KEY,),
 }
-"""What a changing call may carry, by method."""
+"""What a changing call may carry, by method; `If-Match` is for those that declare what happens when it fails."""
 
 
 def complete(document: dict[str, Any]) -> dict[str, Any]:
@@ -46,4 +46,11 @@ def _complete(operation: dict[str, Any], path: str, method: str) -> None:
     operation["security"] = [] if rule.scope == "public" else [{"bearer": []}]
     operation["x-access"] = {"scope": rule.scope, "roles": sorted(rule.roles)}
     if rule.scope != "public" and method in _HEADERS:
-        operation.setdefault("parameters", []).extend(_HEADERS[method])
+        versioned = declares(operation.get("responses", {}), VersionConflict)
+        operation.setdefault("parameters", []).extend([*_HEADERS[method], *([_IF_MATCH] if versioned else [])])
+
+
+def declares(responses: Mapping[Any, Mapping[str, Any]], cls: type[ProblemError]) -> bool:
+    """Tell whether the `responses` of a route, made by `problems`, name a problem."""
+    found = {str(status): reply for status, reply in responses.items()}.get(str(cls.status), {})
+    return f"`{cls.code}`" in found.get("description", "")

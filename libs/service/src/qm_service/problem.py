@@ -26,6 +26,8 @@ class ProblemError(Exception):
     status: ClassVar[int] = 500
     title: ClassVar[str] = ""
     remedy: str = ""
+    field: str | None = None
+    """The input at fault, where it is always the same."""
 
     def __init_subclass__(cls) -> None:
         """Register the class; ValueError where its code is taken or something is missing."""
@@ -48,7 +50,7 @@ class ProblemError(Exception):
         """Tell what happened. `field` is the path of the input at fault; `extra` are further members of the body."""
         super().__init__(detail)
         self.detail = detail
-        self.field = field
+        self.field = field or type(self).field
         self.violations = tuple(violations)
         self.remedy = remedy or type(self).remedy
         self.headers = dict(headers or {})

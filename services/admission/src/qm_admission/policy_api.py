@@ -13,7 +13,7 @@ from qm_events.units import DnsLabel
 from qm_service.caller import Access, etag
 from qm_service.directory import TENANTS
 from qm_service.model import Act
-from qm_service.problem import NotFound, problems
+from qm_service.problem import NotFound, VersionConflict, problems
 from qm_service.runtime import Runtime
 
 
@@ -87,7 +87,7 @@ def routes(runtime: Runtime) -> APIRouter:
         await known(tenant)
         return await read(tenant, response)
 
-    @router.put("/approval-policies", responses=problems(ApprovalPolicyInvalid))
+    @router.put("/approval-policies", responses=problems(ApprovalPolicyInvalid, VersionConflict))
     async def set_approval_policies(
         access: Access, tenant: DnsLabel, body: PoliciesBody, response: Response
     ) -> PoliciesView:

@@ -7,6 +7,7 @@ class QuotaDimensionUnknown(ProblemError):
     """A limit on something that is not counted."""
 
     code, status, title = "quota-dimension-unknown", 422, "There is no such quota dimension"
+    field = "limits"
     remedy = "Use the dimensions that the detail names; each has its unit in its name."
 
 
@@ -14,6 +15,7 @@ class QuotaDimensionNotEnforced(ProblemError):
     """A limit that would be written down and not kept."""
 
     code, status, title = "quota-dimension-not-enforced", 422, "This quota dimension is not enforced in this release"
+    field = "limits"
     remedy = "Leave it out; limit cards instead."
 
 
@@ -21,6 +23,7 @@ class QuotaLimitOutOfRange(ProblemError):
     """A limit that is negative or beyond what every reader of JSON can hold."""
 
     code, status, title = "quota-limit-out-of-range", 422, "A limit is out of range"
+    field = "limits"
     remedy = "Send a whole number in the range that the detail names."
 
 
@@ -28,6 +31,7 @@ class ApprovalPolicyInvalid(ProblemError):
     """A policy that would never ask, or that nobody could answer."""
 
     code, status, title = "approval-policy-invalid", 422, "An approval policy cannot work"
+    field = "policies"
     remedy = "Correct the policy that the detail names."
 
 
@@ -56,6 +60,7 @@ class ApprovalDigestMismatch(ProblemError):
     """The vote was meant for other parameters than the order has."""
 
     code, status, title = "approval-digest-mismatch", 409, "The vote is for other parameters"
+    field = "digest"
     remedy = "Read the approval again and decide on what it shows."
 
 

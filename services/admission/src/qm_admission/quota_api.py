@@ -14,7 +14,7 @@ from qm_admission.quota import EMPTY, PER_ACCELERATOR, OverQuota, Scope
 from qm_service.caller import Access, etag
 from qm_service.directory import TENANTS
 from qm_service.model import Act
-from qm_service.problem import NotFound, problems
+from qm_service.problem import NotFound, VersionConflict, problems
 from qm_service.runtime import Runtime
 
 _LIMITS = (
@@ -83,7 +83,7 @@ def routes(runtime: Runtime) -> APIRouter:
         await known(tenant, None)
         return await read(tenant, None, response)
 
-    @router.put("/quotas/{tenant}", responses=problems(*LIMIT_PROBLEMS))
+    @router.put("/quotas/{tenant}", responses=problems(*LIMIT_PROBLEMS, VersionConflict))
     async def set_tenant_quota(access: Access, tenant: str, body: QuotaBody, response: Response) -> QuotaView:
         """Replace the limits of a tenant. Below use is lawful: nothing is taken away, nothing new admitted."""
         return await write(access, tenant, None, body, response)
@@ -95,7 +95,7 @@ def routes(runtime: Runtime) -> APIRouter:
         await known(tenant, project)
         return await read(tenant, project, response)
 
-    @router.put("/quotas/{tenant}/{project}", responses=problems(*LIMIT_PROBLEMS))
+    @router.put("/quotas/{tenant}/{project}", responses=problems(*LIMIT_PROBLEMS, VersionConflict))
     async def set_project_quota(
         access: Access, tenant: str, project: str, body: QuotaBody, response: Response
     ) -> QuotaView:

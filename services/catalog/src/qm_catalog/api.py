@@ -1,6 +1,5 @@
 """The routes of orders. The other routes are in `api_events`, `api_directory` and `api_catalogue`."""
 
-from datetime import UTC
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -145,7 +144,7 @@ def _commands(runtime: Runtime) -> APIRouter:
     )
     async def extend_order(order: str, access: Access, form: ExtendForm) -> Response:
         """Move the end of an order to a later instant."""
-        return await command(access, order, Extend(order, form.expires_at.astimezone(UTC)))
+        return await command(access, order, Extend(order, form.expires_at))
 
     return router
 

@@ -24,7 +24,7 @@ from qm_events.ids import PLATFORM
 from qm_events.specs import CatalogueStatus, ServiceModel, Specification
 from qm_service.caller import Access, Page
 from qm_service.page import Paged, page
-from qm_service.problem import IdempotencyKeyReused, NotFound, problems
+from qm_service.problem import IdempotencyKeyReused, NotFound, VersionConflict, problems
 from qm_service.runtime import Runtime
 
 Kind = Literal["specification", "offering", "image", "model"]
@@ -179,7 +179,7 @@ def routes(runtime: Runtime) -> APIRouter:
 
 def _add(router: APIRouter, runtime: Runtime, shelf: Shelf) -> None:
     kind, many = shelf.kind, f"{shelf.kind}s"
-    faults = problems(AlreadyExists, UnknownName, IdempotencyKeyReused)
+    faults = problems(AlreadyExists, UnknownName, IdempotencyKeyReused, VersionConflict)
 
     async def declared(access: Access, fact: EventData, name: str) -> BaseModel:
         await runtime.execute(declare(PLATFORM, fact), access.cause(PLATFORM), expected_version=access.if_match)

@@ -12,12 +12,13 @@ from qm_catalog.lookup import everything, project_named
 from qm_catalog.people import People, PersonView
 from qm_catalog.problems import AlreadyExists, AmbiguousProject, PlatformHasNoProjects, RoleOutOfPlace, UnknownName
 from qm_events.catalog import MemberGranted, MemberRevoked, ProjectRegistered, TenantRegistered
+from qm_events.ids import PLATFORM
 from qm_events.specs import Role
 from qm_service.access import grantable
 from qm_service.caller import Access, Page, Permit
 from qm_service.directory import SUBJECTS, TENANTS, SubjectDoc, TenantDoc
 from qm_service.page import Paged, page
-from qm_service.problem import Forbidden, IdempotencyKeyReused, NotFound, problems
+from qm_service.problem import Forbidden, IdempotencyKeyReused, NotFound, VersionConflict, problems
 from qm_service.runtime import Runtime
 from qm_service.sealed import SubjectKeys
 
@@ -56,7 +57,8 @@ class MemberView(BaseModel):
 
 
 _OWNERS = frozenset({Role.PROJECT_OWNER, Role.TENANT_ADMIN, Role.OPERATOR})
-_FAULTS = problems(AlreadyExists, UnknownName, AmbiguousProject, RoleOutOfPlace, IdempotencyKeyReused)
+_FAULTS = (AlreadyExists, UnknownName, AmbiguousProject, RoleOutOfPlace, IdempotencyKeyReused)
+_CHANGES = problems(*_FAULTS, VersionConflict)
 
 
 def routes(runtime: Runtime, keys: SubjectKeys) -> APIRouter:
@@ -89,7 +91,7 @@ def _tenants(router: APIRouter, runtime: Runtime) -> None:
             raise NotFound(f"There is no tenant {tenant}.")
         return _tenant(access, tenant, doc)
 
-    @router.post("/tenants", status_code=201, responses=_FAULTS)
+    @router.post("/tenants", status_code=201, responses=_CHANGES)
     async def register_tenant(form: TenantForm, access: Access, response: Response) -> TenantView:
         """Register a customer."""
         display_name = form.display_name or form.name
@@ -122,7 +124,7 @@ def _projects(router: APIRouter, runtime: Runtime) -> None:
         shown, following = window.cut(rest, lambda id_: id_)
         return page([_project(access, *id_, docs[id_[0]]) for id_ in shown], following)
 
-    @router.post("/projects", status_code=201, responses=_FAULTS | problems(PlatformHasNoProjects))
+    @router.post("/projects", status_code=201, responses=problems(*_FAULTS, PlatformHasNoProjects, VersionConflict))
     async def register_project(form: ProjectForm, access: Access, response: Response) -> ProjectView:
         """Register a project of a tenant."""
         access.check(form.tenant)
@@ -163,13 +165,13 @@ def _members(router: APIRouter, runtime: Runtime, people: People) -> None:
         """List who has a role in the project, by itself or in the whole tenant."""
         return await listed(access, window, *await project_named(runtime, access, project))
 
-    @router.post("/projects/{project}/members", status_code=201, responses=_FAULTS)
+    @router.post("/projects/{project}/members", status_code=201, responses=_CHANGES)
     async def grant_role(project: str, form: MemberForm, access: Access) -> MemberView:
         """Give a subject a role in the project; nobody gives more than he has."""
         tenant, name = await project_named(runtime, access, project)
         return await changed(access, MemberGranted(tenant=tenant, project=name, subject=form.subject, role=form.role))
 
-    @router.delete("/projects/{project}/members", responses=_FAULTS)
+    @router.delete("/projects/{project}/members", responses=_CHANGES)
     async def revoke_role(
         project: str, access: Access, subject: Annotated[Subject, Query()], role: Annotated[Role, Query()]
     ) -> MemberView:
@@ -181,21 +183,27 @@ def _members(router: APIRouter, runtime: Runtime, people: People) -> None:
     async def list_tenant_members(tenant: str, access: Access, window: Page) -> Paged[MemberView]:
         """List who has a role in the whole tenant."""
         access.check(tenant)
+        await _check_known(runtime, tenant)
         return await listed(access, window, tenant, None)
 
-    @router.post("/tenants/{tenant}/members", status_code=201, responses=_FAULTS)
+    @router.post("/tenants/{tenant}/members", status_code=201, responses=_CHANGES)
     async def grant_tenant_role(tenant: str, form: MemberForm, access: Access) -> MemberView:
         """Give a subject a role in the whole tenant, all its projects included."""
         access.check(tenant)
         return await changed(access, MemberGranted(tenant=tenant, subject=form.subject, role=form.role))
 
-    @router.delete("/tenants/{tenant}/members", responses=_FAULTS)
+    @router.delete("/tenants/{tenant}/members", responses=_CHANGES)
     async def revoke_tenant_role(
         tenant: str, access: Access, subject: Annotated[Subject, Query()], role: Annotated[Role, Query()]
     ) -> MemberView:
         """Take a role in the whole tenant back."""
         access.check(tenant)
         return await changed(access, MemberRevoked(tenant=tenant, subject=subject, role=role))
+
+
+async def _check_known(runtime: Runtime, tenant: str) -> None:
+    if tenant != PLATFORM and tenant not in await everything(runtime, TENANTS):
+        raise NotFound(f"There is no tenant {tenant}.")
 
 
 def _granted(docs: Mapping[str, SubjectDoc], tenant: str, project: str | None) -> Iterator[tuple[str, Role, str]]:
@@ -217,13 +225,13 @@ def _member(tenant: str, subject: str, role: Role, part: str, person: PersonView
 
 
 def _subjects(router: APIRouter, people: People) -> None:
-    @router.post("/subjects", status_code=201, responses=_FAULTS)
+    @router.post("/subjects", status_code=201, responses=problems(*_FAULTS))
     async def register_subject(form: SubjectForm, access: Access) -> PersonView:
         """Make a person or a service account known; its name and address are sealed before they are written."""
         access.check(form.tenant)
         return await people.register(form, access.cause(form.tenant))
 
-    @router.post("/subjects/{subject}/erase", responses=_FAULTS)
+    @router.post("/subjects/{subject}/erase", responses=problems(*_FAULTS))
     async def erase_subject(subject: str, form: EraseForm, access: Access) -> PersonView:
         """Forget a person for good, and take all roles in the tenant; facts stay, with the name unreadable."""
         access.check(form.tenant)

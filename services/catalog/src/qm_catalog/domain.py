@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from qm_catalog.request_record import Record, finished, promised_end
@@ -26,6 +26,8 @@ from qm_service.model import Act, Context, Decider, Decision, Rejected
 
 RECORDS = "records"
 """The projection that holds the records."""
+LIFE_MAX = timedelta(days=3660)
+"""How far ahead an order may end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,8 @@ def _extend(_: Order, command: Extend, ctx: Context) -> Decision:
             f"{wanted.isoformat()} is not after {(end or ctx.now).isoformat()}",
             "Name a later end; to end the order sooner, release it.",
         )
+    if wanted > ctx.now + LIFE_MAX:
+        return Rejected("not-an-extension", f"{wanted.isoformat()} is more than ten years ahead", "Name a nearer end.")
     return (OrderExtensionRequested(order=command.order, expires_at=wanted, requested_at=ctx.now),)
 
 

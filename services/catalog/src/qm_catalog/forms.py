@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo, available_timezones
 import orjson
 from pydantic import (
     AfterValidator,
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,10 +20,11 @@ from pydantic import (
     model_validator,
 )
 
+from qm_catalog.domain import LIFE_MAX
+from qm_events.envelope import UtcTime
 from qm_events.specs import CatalogueStatus, FaultReport, Labels, Parameters, Role, ServiceModel, Text, Topology
 from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu
 
-DURATION_MAX = timedelta(days=3660)
 PARAMETERS_MAX_BYTES = 16_384
 _DURATION = re.compile(
     r"P(?:(\d{1,6})W|(?:(\d{1,6})D)?(?:T(?=\d)(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?)", re.ASCII
@@ -40,7 +40,7 @@ def _duration(value: Any) -> timedelta:
         raise ValueError("an ISO 8601 duration is needed, of weeks or of days, hours, minutes and seconds: PT8H, P3D")
     weeks, days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     span = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-    if not timedelta(0) < span <= DURATION_MAX:
+    if not timedelta(0) < span <= LIFE_MAX:
         raise ValueError("the duration must be more than nothing and at most ten years")
     return span
 
@@ -99,7 +99,7 @@ class OrderForm(Form):
     preemptible: StrictBool = False
     topology: Topology | None = None
     duration: Duration | None = None
-    expires_at: AwareDatetime | None = None
+    expires_at: UtcTime | None = None
     labels: Labels = Field(default_factory=dict, max_length=64)
 
     @model_validator(mode="after")
@@ -131,7 +131,7 @@ class ReleaseForm(Form):
 class ExtendForm(Form):
     """The new end."""
 
-    expires_at: AwareDatetime
+    expires_at: UtcTime
 
 
 class TenantForm(Form):
@@ -192,7 +192,7 @@ class OfferingForm(Form):
     specification: DnsLabel
     service_model: ServiceModel
     images: tuple[DnsLabel, ...] = Field(default=(), max_length=200)
-    price_per_card_hour: Annotated[StrictStr, StringConstraints(pattern=r"^\d{1,9}(\.\d{1,9})?$")]
+    price_per_card_hour: Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")]
     currency: str = Field(pattern=r"^[A-Z]{3}$")
 
     @property

@@ -1,9 +1,10 @@
 """From what a developer wrote to what is ordered: names are looked up in the catalogue as it is now, once."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from qm_catalog.domain import LIFE_MAX
 from qm_catalog.forms import OrderForm
 from qm_catalog.problems import NotOffered, UnknownReference
 from qm_catalog.projections import ImageItem, OfferingItem, SpecificationItem
@@ -25,12 +26,11 @@ def resolve(form: OrderForm, tenant: str, project: str, requester: str, docs: Do
             )
     _check_model(form, docs)
     _check_offered(form, docs)
-    expires_at = form.expires_at and form.expires_at.astimezone(UTC)
-    if expires_at is not None and expires_at <= now:
+    if form.expires_at is not None and not now < form.expires_at <= now + LIFE_MAX:
         raise ValidationFailed(
-            f"The order would have ended at {expires_at.isoformat()}.",
+            f"An order that is placed at {now.isoformat()} cannot end at {form.expires_at.isoformat()}.",
             field="expires_at",
-            remedy="Name an instant in the future, or give a duration.",
+            remedy="Name an instant in the future and at most ten years ahead, or give a duration.",
         )
     return OrderRequest(
         tenant=tenant,
@@ -38,8 +38,7 @@ def resolve(form: OrderForm, tenant: str, project: str, requester: str, docs: Do
         requester=requester,
         specification=specification.versions[-1].specification,
         duration_seconds=int(form.duration.total_seconds()) if form.duration else None,
-        expires_at=expires_at,
-        **form.model_dump(exclude={"project", "specification", "duration", "expires_at"}),
+        **form.model_dump(exclude={"project", "specification", "duration"}),
     )
 
 

@@ -7,6 +7,7 @@ class AmbiguousProject(ProblemError):
     """Several tenants in which the caller has a role have a project of this name."""
 
     code, status, title = "ambiguous-project", 422, "The project is not named uniquely"
+    field = "project"
     remedy = "Write the project as `tenant/name`, in a path as `tenant.name`."
 
 
@@ -28,6 +29,7 @@ class NotAnExtension(ProblemError):
     """The end that is asked for is past, or before the end that is promised."""
 
     code, status, title = "not-an-extension", 422, "The end cannot be moved there"
+    field = "expires_at"
     remedy = "Name a later end; to end the order sooner, release it."
 
 
@@ -56,6 +58,7 @@ class RoleOutOfPlace(ProblemError):
     """The role has no meaning where it was to be granted."""
 
     code, status, title = "role-out-of-place", 422, "The role cannot be granted there"
+    field = "role"
     remedy = "Operators and auditors belong to the tenant platform, all other roles to the other tenants."
 
 
@@ -63,4 +66,5 @@ class PlatformHasNoProjects(ProblemError):
     """The tenant of the operators places no orders."""
 
     code, status, title = "platform-has-no-projects", 422, "The tenant platform has no projects"
+    field = "tenant"
     remedy = "Register the project in the tenant that will use it."

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
+from pydantic import Discriminator, Tag
 
 from qm_events.ids import stream_name
 from qm_scheduler.board import Board
@@ -30,9 +31,16 @@ from qm_scheduler.views import (
 from qm_service.caller import Access, Page, Permit, etag
 from qm_service.model import Act
 from qm_service.page import Paged, page
-from qm_service.problem import VersionConflict, problems
+from qm_service.problem import ValidationFailed, VersionConflict, problems
 from qm_service.runtime import Runtime
 
+SKEW = timedelta(minutes=5)
+"""How far the clock of a source of observations may be ahead."""
+Told = Annotated[
+    Annotated[Observations, Tag("observations")] | Annotated[AlertmanagerWebhook, Tag("webhook")],
+    Discriminator(lambda body: "webhook" if isinstance(body, dict | AlertmanagerWebhook) else "observations"),
+]
+"""One of two forms, told apart by whether it is a list: so a fault is named in the form that was meant."""
 NodePath = Annotated[Name, Path()]
 
 
@@ -130,7 +138,7 @@ def _card_routes(runtime: Runtime) -> APIRouter:
         return card_view(_board(runtime).pool, node, node.cards[card])
 
     @router.post("/fleet/health", responses=problems(CardUnknown, NodeUnknown))
-    async def observe(body: Observations | AlertmanagerWebhook, access: Access) -> HealthReceipt:
+    async def observe(body: Told, access: Access) -> HealthReceipt:
         """Take what agents or Alertmanager saw. All or nothing is understood; what is old or known changes nothing."""
         told: Sequence[Observed | Alert] = body.alerts if isinstance(body, AlertmanagerWebhook) else body
         return HealthReceipt(accepted=len(told), changed=await _observe(runtime, access, newest, told))
@@ -141,6 +149,8 @@ def _card_routes(runtime: Runtime) -> APIRouter:
 async def _observe(runtime: Runtime, access: Permit, newest: Newest, told: Sequence[Observed | Alert]) -> int:
     pool, changed = _board(runtime).pool, 0
     seen = by_node(told, lambda card: _home(pool, card))
+    if ahead := [each.observation.observed_at for those in seen.values() for each in those]:
+        _check_not_ahead(max(ahead), runtime.clock.now())
     if missing := [node for node in seen if node not in pool.nodes]:
         raise NodeUnknown(f"Node {missing[0]} is not in the fleet.")
     # Observations are idempotent by themselves, and one call is one line in the audit however many nodes it is about.
@@ -152,6 +162,16 @@ async def _observe(runtime: Runtime, access: Permit, newest: Newest, told: Seque
             changed += len(outcome.events)
         newest.note(pool.nodes[node], observations)
     return changed
+
+
+def _check_not_ahead(observed_at: datetime, now: datetime) -> None:
+    """Refuse a time to come: nothing that its source sees from now on would be newer."""
+    if observed_at > now + SKEW:
+        raise ValidationFailed(
+            f"Something was observed at {observed_at.isoformat()}; it is {now.isoformat()}.",
+            field="observed_at",
+            remedy="Correct the clock of the source.",
+        )
 
 
 async def _change(runtime: Runtime, access: Permit, node: str, command: object, response: Response) -> NodeView:

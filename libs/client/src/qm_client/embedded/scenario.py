@@ -68,7 +68,7 @@ class OfferingItem(Part):
     specification: DnsLabel
     service_model: ServiceModel
     images: tuple[DnsLabel, ...] = ()
-    price_per_card_hour: str = Field(pattern=r"^\d{1,9}(\.\d{1,9})?$")
+    price_per_card_hour: str = Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")
     currency: str = Field(pattern=r"^[A-Z]{3}$")
 
 

@@ -1,7 +1,7 @@
 """What only the embedded product can do: move the time, break a card."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
@@ -12,9 +12,11 @@ from qm_client.embedded.settle import NotSettled
 from qm_events import UtcTime
 from qm_service.caller import Access
 from qm_service.clock import Clock
-from qm_service.problem import ProblemError, ServiceUnavailable, problems
+from qm_service.problem import ProblemError, ServiceUnavailable, ValidationFailed, problems
 
 _STEPS = 100_000
+LAST = datetime(2500, 1, 1, tzinfo=UTC)
+"""The clock goes no further: orders that begin then still end within the calendar."""
 
 
 class ClockIsNotManual(ProblemError):
@@ -65,6 +67,8 @@ def sim_routes(clock: Clock, settle: Callable[[], Awaitable[None]]) -> APIRouter
         if not isinstance(clock, StoredClock):
             raise ClockIsNotManual("The product runs on wall time.")
         target = body.now or clock.now() + (body.advance or timedelta(0))
+        if target > LAST:
+            raise ValidationFailed(f"{target.isoformat()} is after {LAST.isoformat()}.", field="now or advance")
         if target < clock.now():
             raise ClockRunsForward(f"It is {clock.now().isoformat()}.", field="now")
         try:
