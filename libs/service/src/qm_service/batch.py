@@ -1,7 +1,8 @@
 """One step of the writer: work items in, changes out. Decides and folds in memory; writes nothing."""
 
+import logging
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,12 +12,14 @@ from qm_events import Event, decode, encode, new_event
 from qm_events.ids import PLATFORM
 from qm_service.attributes import Attributes, Row, asked_by, audit_of, caused_by, idempotency_row
 from qm_service.commands import Cause, IdempotencyMismatch, Outcome, Refused, VersionConflict
-from qm_service.database import Database
+from qm_service.database import Database, DatabaseUnavailable
 from qm_service.items import Changes, Command, Input, Item
 from qm_service.memory import Key, Memory, Stream, Target
 from qm_service.model import Act, Context, Rejected
 from qm_service.park import WAITS, ParkPolicy, parked_row
 from qm_service.store import row_of
+
+_log = logging.getLogger(__name__)
 
 _ROUNDS = 200
 """How often one batch settles; what is left then is settled by the next one."""
@@ -63,12 +66,13 @@ class Batch:
         if item.error is not None or not self._plan.handles(item.record.type):
             return
         item.event = decode(item.record.value, item.record.type)
+        item.targets = self._memory.targets(item.event)
         reaction = self._plan.reactions.get(item.event.data.wire_type)
         item.acts = tuple(reaction(item.event)) if reaction else ()
 
     async def _prefetch(self, items: Sequence[Item]) -> None:
         acts: list[Act] = []
-        keys: dict[Key, None] = {}
+        keys: list[Key] = []
         keyed: set[str] = set()
         foreign: list[str] = []
         for item in items:
@@ -79,28 +83,37 @@ class Batch:
                 continue
             foreign.append(item.record.subject)
             acts += item.acts
-            if item.event is not None:
-                keys |= {(name, key): None for name, key, _ in self._memory.targets(item.event)}
-        await self._load(acts, keys, foreign)
-        if keyed:
-            table = self._memory.schema.idempotency
-            async with self._database.read() as tx:
+            keys += [(name, key) for name, key, _ in item.targets]
+        if keyed or not self._memory.has_seen(foreign):
+            await self._load_seen(foreign, keyed)
+        try:
+            await self._load(acts, keys)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            # Something stored cannot be read. Whoever needs it finds out, and is to blame; the others are not.
+            _log.warning("loading ahead failed", exc_info=True)
+
+    async def _load_seen(self, foreign: Sequence[str], keyed: Collection[str]) -> None:
+        table = self._memory.schema.idempotency
+        async with self._database.read() as tx:
+            await self._memory.load_seen(tx, foreign)
+            if keyed:
                 rows = await tx.execute(select(table).where(table.c.key.in_(keyed)))
                 self._used = {row.key: row for row in rows}
 
-    async def _load(self, acts: Sequence[Act], keys: Iterable[Key] = (), foreign: Sequence[str] = ()) -> None:
+    async def _load(self, acts: Sequence[Act], keys: Iterable[Key] = ()) -> None:
         memory = self._memory
         wanted = dict.fromkeys(keys)
         for act in acts:
             wanted |= dict.fromkeys(act.needs)
             kind, _, key = act.stream.partition("/")
             wanted |= {(name, key): None for name in memory.follow.get(kind, ())}
-        if memory.has_all([act.stream for act in acts], wanted, foreign):
+        if memory.has_all([act.stream for act in acts], wanted):
             return
         async with self._database.read() as tx:
             await memory.load_streams(tx, [act.stream for act in acts])
             await memory.load_documents(tx, wanted)
-            await memory.load_seen(tx, foreign)
 
     async def _stream(self, name: str) -> Stream:
         if name not in self._memory.streams:
@@ -193,6 +206,8 @@ class Batch:
 
     async def _act(self, act: Act, attributes: Attributes) -> list[Event[Any]] | Rejected:
         stream = self._memory.streams.get(act.stream) or await self._stream(act.stream)
+        if act.needs:
+            await self._load([act])
         decider = self._plan.deciders[act.stream.partition("/")[0]]
         now = max(self._now, stream.time)
         decision = decider.decide(stream.state, act.command, Context(now, self._memory.view, self._memory.index))

@@ -8,7 +8,7 @@ from typing import Any
 from qm_events import Event
 from qm_service.commands import Cause, Outcome
 from qm_service.log import Position, Record
-from qm_service.memory import Key
+from qm_service.memory import Key, Target
 from qm_service.model import Act
 
 
@@ -34,6 +34,7 @@ class Input:
     error: str | None = None
     """What it failed with when it was tried."""
     event: Event[Any] | None = None
+    targets: Sequence[Target] = ()
     acts: Sequence[Act] = ()
 
 

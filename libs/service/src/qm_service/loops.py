@@ -22,6 +22,8 @@ _RETRY_SECONDS = 0.5
 _READ_SECONDS = 0.5
 _AGAIN_SECONDS = 1.0
 _SWEEP_SECONDS = 5.0
+_BLOCKED_SECONDS = 0.01
+"""How soon the relay looks again for facts that an open transaction keeps back."""
 TROUBLE = (
     DatabaseUnavailable,
     LeaseLost,
@@ -132,9 +134,9 @@ class Loops:
                 engine.watch.trouble("relay", error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            # A fact that had to wait for another transaction to end comes without a wake.
+            # The end of the transaction that keeps a fact back wakes nobody.
             with suppress(TimeoutError):
-                async with asyncio.timeout(_SWEEP_SECONDS):
+                async with asyncio.timeout(_SWEEP_SECONDS if relay.drained else _BLOCKED_SECONDS):
                     await relay.wake.wait()
 
     async def _tick(self) -> None:

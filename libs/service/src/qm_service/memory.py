@@ -145,12 +145,14 @@ class Memory:
             self.documents[name].put(key, new)
             changed[name, key] = new
 
-    def has_all(self, streams: Iterable[str], keys: Iterable[Key], foreign: Iterable[str]) -> bool:
+    def has_seen(self, streams: Iterable[str]) -> bool:
+        """Tell whether the last folded versions of these foreign streams are here."""
+        return all(_touch(self.seen, name) for name in streams)
+
+    def has_all(self, streams: Iterable[str], keys: Iterable[Key]) -> bool:
         """Tell whether all of these are here, so that no transaction is needed to load them."""
-        return (
-            all(_touch(self.streams, name) for name in streams)
-            and all(_touch(self.documents[name].cached, key) or self.documents[name].knows(key) for name, key in keys)
-            and all(_touch(self.seen, name) for name in foreign)
+        return all(_touch(self.streams, name) for name in streams) and all(
+            _touch(self.documents[name].cached, key) or self.documents[name].knows(key) for name, key in keys
         )
 
     async def load_residents(self, tx: AsyncConnection) -> None:

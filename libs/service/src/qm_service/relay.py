@@ -19,8 +19,9 @@ class Relay:
         self.cursor: Cursor = (0, 0)
         self.saved: Cursor = (0, 0)
         self.drained = False
-        """Nothing was left when it looked last."""
+        """Nothing was left when it looked last, and nothing was committed since."""
         self.wake = asyncio.Event()
+        self._told = 0
         self._schema = schema
         self._database = database
         self._store = SqlEventStore(schema, database)
@@ -35,14 +36,17 @@ class Relay:
     def notify(self) -> None:
         """Say that facts were committed."""
         self.drained = False
+        self._told += 1
         self.wake.set()
 
     async def run_once(self) -> bool:
         """Publish a batch; False when there was nothing to publish. Raises DatabaseUnavailable, LogUnavailable."""
+        told = self._told
         async with self._database.read() as tx:
             found = await self._store.after(tx, self.cursor, _BATCH)
+            blocked = not found and await self._store.blocked(tx, self.cursor)
         if not found:
-            self.drained = True
+            self.drained = not blocked and told == self._told
             return False
         await self._log.publish([stored.message for stored in found])
         self.cursor = found[-1].cursor

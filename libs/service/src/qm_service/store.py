@@ -119,15 +119,25 @@ class SqlEventStore:
     async def after(self, tx: AsyncConnection, cursor: Cursor, limit: int) -> list[Stored]:
         """Return the next facts in the order of the relay: nothing that is committed later can sort before them."""
         c = self._events.c
-        xid, id_ = cursor
         query = select(c.xid, c.id, c.topic, c.stream, c.version, c.type, c.time, c.value, c.traceparent)
         if self._sqlite:
-            query = query.where(c.id > id_).order_by(c.id)
+            query = query.where(c.id > cursor[1]).order_by(c.id)
         else:
             settled: ColumnElement[int] = literal_column("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-            beyond = (c.xid > xid) | ((c.xid == xid) & (c.id > id_))
-            query = query.where(c.xid < settled, c.xid >= xid, beyond).order_by(c.xid, c.id)
+            query = query.where(c.xid < settled, *self._beyond(cursor)).order_by(c.xid, c.id)
         return [Stored((row.xid, row.id), _message(row)) for row in await tx.execute(query.limit(limit))]
+
+    async def blocked(self, tx: AsyncConnection, cursor: Cursor) -> bool:
+        """Tell whether facts are committed that `after` keeps back: an open transaction, of any database of the
+        server, may still sort before them."""
+        if self._sqlite:
+            return False
+        left = select(self._events.c.id).where(*self._beyond(cursor)).limit(1)
+        return (await tx.execute(left)).first() is not None
+
+    def _beyond(self, cursor: Cursor) -> tuple[ColumnElement[bool], ...]:
+        c, (xid, id_) = self._events.c, cursor
+        return c.xid >= xid, (c.xid > xid) | ((c.xid == xid) & (c.id > id_))
 
 
 def _message(row: Any) -> Message:

@@ -24,6 +24,8 @@ from qm_service.writes import RELAY, Writes, load_memory, still_parked
 
 _log = logging.getLogger(__name__)
 
+_NO_RULE = (DatabaseUnavailable, LeaseLost)
+"""Failures for which no item is to blame."""
 _CAPACITY = 20_000
 """Entries of each cache."""
 
@@ -77,51 +79,57 @@ class Writer:
 
     def due(self) -> datetime | None:
         """Return when `settle` wants to run next."""
-        return None if self.memory is None else self._plan.definition.due(self.context())
+        if self.memory is None:
+            return None
+        try:
+            return self._plan.definition.due(self.context())
+        except Exception as error:
+            self._blame(None, [], error)
+            return None
 
     async def process(self, items: Sequence[Item], *, settle: bool = True) -> bool:
         """Carry out the items and settle; False if nothing came of it. Poison is set aside; the others are retried.
 
-        Raises DatabaseUnavailable or LeaseLost after all callers were told: then the memory is void, and what was read
-        from the log has to be read again.
+        Raises DatabaseUnavailable, LeaseLost or what else made it give up, after all callers were told: then the memory
+        is void, and what was read from the log has to be read again.
         """
         items = list(items)
-        while True:
-            batch: Batch | None = None
-            try:
+        try:
+            while True:
                 batch = Batch(await self.load(), self._database, self._clock.now(), self._policy)
-                changes = await batch.run(items, settle=settle)
-            except Exception as error:
-                self._forget(items, error)
-                settle = self._blame(batch.current if batch else None, items, error) and settle
-                continue
-            except BaseException:
-                self.memory = None
-                raise
-            return await self._finish(items, changes, settle=settle)
+                try:
+                    changes = await batch.run(items, settle=settle)
+                except _NO_RULE:
+                    raise
+                except Exception as error:
+                    self.memory = None
+                    if batch.current is None and not settle:
+                        raise
+                    settle = self._blame(batch.current, items, error) and settle
+                else:
+                    return await self._finish(items, changes, settle=settle)
+        except BaseException as error:
+            self._give_up(items, error)
+            raise
 
     async def _finish(self, items: list[Item], changes: Changes, *, settle: bool) -> bool:
         try:
             await self._commit(changes)
-        except Exception as error:
-            self._forget(items, error)
-            return await self._one_by_one(items, error)
-        except BaseException:
-            self.memory = None
+        except _NO_RULE:
             raise
+        except Exception as error:
+            self.memory = None
+            return await self._one_by_one(items, error)
         self._tell(changes)
         if settle:
             self.failure = None
         return changes.any() or bool(changes.answers)
 
-    def _forget(self, items: Sequence[Item], error: Exception) -> None:
-        """Drop the memory; where nobody but the database or the lease is to blame, tell the callers and give up."""
+    def _give_up(self, items: Sequence[Item], error: BaseException) -> None:
         self.memory = None
-        if isinstance(error, DatabaseUnavailable | LeaseLost):
-            for item in items:
-                if isinstance(item, Command) and not item.answer.done():
-                    item.answer.set_exception(Unavailable(str(error)))
-            raise error
+        for item in items:
+            if isinstance(item, Command) and not item.answer.done():
+                item.answer.set_exception(Unavailable(f"{type(error).__name__}: {error}"))
 
     def _blame(self, item: Item | None, items: list[Item], error: Exception) -> bool:
         """Take out what failed. False if it was `settle`: then the items go on without it."""
@@ -132,7 +140,7 @@ class Writer:
         if isinstance(item, Input):
             _log.error("cannot handle %s of %s", item.record.position, item.record.subject, exc_info=error)
             item.error = f"{type(error).__name__}: {error}"
-            item.event, item.acts = None, ()
+            item.event, item.targets, item.acts = None, (), ()
         else:
             items.remove(item)
             if not item.answer.done():
@@ -179,7 +187,10 @@ class Writer:
         if changes.events:
             self._relay.notify()
             for listener in self.committed:
-                listener(changes.events)
+                try:
+                    listener(changes.events)
+                except Exception:
+                    _log.exception("a listener failed")
 
     async def beat(self) -> None:
         """Renew the lease, and save where the relay is. Raises DatabaseUnavailable, LeaseLost."""
