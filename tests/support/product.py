@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from os import environ
 from pathlib import Path
 from types import TracebackType
@@ -133,8 +134,7 @@ class Product(AbstractContextManager["Product"], ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._statuses.close()
-        for part in reversed(list(self.parts.values())):
-            part.__exit__(kind, error, trace)
+        at_once(partial(part.__exit__, kind, error, trace) for part in self.parts.values())
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _status(self, url: str) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""The `qm` command as a person uses it, against the product that `qm up` serves."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from os import environ
+from pathlib import Path
+
+import pytest
+
+from qm_client.embedded.scenario import load_scenario
+from qm_client.embedded.up import SAMPLE
+from tests.support.product_embedded import Embedded
+
+Qm = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Embedded]:
+    """The sample world."""
+    with Embedded(scenario=load_scenario(SAMPLE)) as product:
+        yield product
+
+
+@pytest.fixture
+def qm(served: Embedded, tmp_path: Path) -> Qm:
+    """Run the command and return what it prints; `fails` is the exit code that is expected."""
+
+    def run(*arguments: str, fails: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "qm_client", *arguments],
+            env={**environ, "QM_SESSION": str(tmp_path / "session.json"), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == fails, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def login(qm: Qm, served: Embedded, subject: str) -> None:
+    assert f"logged in as {subject}" in qm("login", "--as", subject, "--url", served.url)
+
+
+def test_an_order_from_the_list_of_specifications_to_the_bill(qm: Qm, served: Embedded) -> None:
+    login(qm, served, "alice")
+    assert "a100-1" in qm("specs")
+    assert '"price' in qm("quote", "a100-1", "--project", "vision")
+    order = json.loads(qm("order", "a100-1", "--project", "vision", "--model", "vm", "--wait", "30", "--json"))["order"]
+    assert json.loads(qm("orders", order))["phase"] == "active"
+    assert "private" in qm("credentials", order).lower()
+    tree = qm("log", "show", order)
+    assert re.search(r"order\.submitted\.v1 .* catalog by alice\n.*allocation\.queued|quota\.claimed", tree)
+    assert order in qm("orders", "--project", "vision", "--json")
+    qm("release", order)
+    assert "closed" in qm("watch", order)
+    assert "vision" in qm("usage")
+
+
+def test_an_approver_and_an_operator_find_what_they_need(qm: Qm, served: Embedded) -> None:
+    login(qm, served, "alice")
+    order = json.loads(qm("order", "a100-8", "--project", "vision", "--model", "bare_metal", "--json"))["order"]
+    served.settled()
+    login(qm, served, "bob")
+    (approval,) = [item["approval"] for item in json.loads(qm("approvals", "--json")) if item["order"] == order]
+    qm("approve", approval, "--comment", "agreed")
+    served.settled()
+    assert json.loads(qm("orders", order))["phase"] == "active"
+    login(qm, served, "operator")
+    assert "npu910" in qm("fleet")
+    assert "concurrent_orders" in qm("quota", "acme/vision")
+    assert "POSITION" in qm("queue")
+    qm("cancel", order)
+
+
+def test_a_refused_call_says_why_and_what_helps(qm: Qm, served: Embedded) -> None:
+    login(qm, served, "alice")
+    said = qm("order", "no-such-thing", "--project", "vision", fails=1)
+    assert "no-such-thing" in said
+    assert len(said.strip().splitlines()) >= 2  # the problem, and the remedy
+    assert "either --as SUBJECT" in qm("login", fails=2)
+
+
+def test_a_product_that_is_not_there_is_said_in_a_line(qm: Qm) -> None:
+    assert "cannot be reached" in qm("login", "--as", "alice", "--url", "http://127.0.0.1:9", fails=1)
+
+
+def test_the_log_is_kept_in_a_file_and_damage_to_it_is_seen(qm: Qm, served: Embedded, tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    said = qm("log", "export", str(file), "--data", str(served.data))
+    count = int(said.split()[0])
+    assert count == len(qm("log", "tail", "--data", str(served.data)).splitlines()) > 0
+    assert str(count) in qm("log", "import", str(file), "--data", str(tmp_path / "new"))
+    file.write_bytes(file.read_bytes().replace(b"acme", b"acne", 1))
+    assert "SegmentRefused" in qm("log", "import", str(file), "--data", str(tmp_path / "other"), fails=2)
+
+
+def test_the_story_of_the_demo_comes_true(qm: Qm) -> None:
+    assert "all of it came true" in qm("demo")
+
+
+def test_two_products_do_not_share_a_folder(qm: Qm, served: Embedded) -> None:
+    said = qm("up", "--data", str(served.data), "--port", "18999", fails=2)
+    assert "is served by another process" in said
