@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from qm_events import provisioner as facts
+from qm_events.specs import Probe
 from qm_provisioner.environment import Phase
 from qm_provisioner.mint import bearer_token
 from qm_provisioner.models import MODELS
@@ -226,6 +227,31 @@ async def test_a_cloud_that_lies_about_an_undo_is_not_believed(model: Model, ste
         assert bool(desk.said(facts.EnvironmentRevoked)) == (step.proof != "revoked")
 
 
+class Undead:
+    """A backend where a deleted credential is gone from every list and still lets its owner in."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def probe(self, check: Check, site: Any, secret: Any) -> Probe:
+        """Let everybody in."""
+        return Probe(name=check.name, passed=True)
+
+
+@every_model
+async def test_a_revocation_that_is_not_seen_to_work_is_none(model: Model) -> None:
+    async with Desk(model, wrap=Undead) as desk:
+        await built(desk)
+        await desk.end()
+        await desk.settle()
+        (quarantined,) = desk.said(facts.EnvironmentQuarantined)
+        assert (quarantined.step, "still works" in quarantined.error) == (model.steps[-1].name, True)
+        assert not desk.said(facts.EnvironmentRevoked)
+
+
 @every_model
 async def test_no_check_is_a_failure(model: Model) -> None:
     async with Desk(replace(model, checks=())) as desk:
@@ -294,6 +320,7 @@ async def test_a_crash_at_every_await_of_the_build_leaves_one_of_each(model: Mod
             desk.awaits.at = None
             assert desk.env.phase is Phase.READY
             assert sorted(thing.ref.name for thing in await desk.things()) == names(model, 1)
+            assert desk.made() == len(names(model, 1)), "what was there was found, not made again"
             assert list(desk.vault.live) == [ORDER]
             await desk.end()
             await gone(desk)
@@ -342,8 +369,8 @@ async def test_a_crash_at_every_await_of_a_failing_build_leaves_nothing(model: M
 class Chatty:
     """A backend that says all that it was told when it fails."""
 
-    def __init__(self, inner: Any, desk: Desk) -> None:
-        self._inner, self._desk = inner, desk
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -355,10 +382,7 @@ class Chatty:
 
 @every_model
 async def test_no_fact_and_no_log_line_has_a_credential(model: Model, caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk(model)
-    desk.wrap = lambda backend: Chatty(backend, desk)
-    desk._boot()
-    async with desk:
+    async with Desk(model, wrap=Chatty) as desk:
         with caplog.at_level(logging.DEBUG):
             await desk.begin()
             await desk.settle()

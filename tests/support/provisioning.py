@@ -271,6 +271,10 @@ class Desk:
         """Return all that exists at the cloud."""
         return await self.backend.list_all()
 
+    def made(self) -> int:
+        """Return how many things were ever made at the cloud."""
+        return int(self.clouds.db.execute("SELECT count(*) FROM things").fetchone()[0])
+
     def said(self, *classes: type[EventData]) -> list[Any]:
         """Return the facts of these classes, in order."""
         return [fact for fact in self.journal.facts if isinstance(fact, classes)]
