@@ -141,15 +141,16 @@ def _codes(nodes: Sequence[Node], asked: OrderRequest, cleaning: frozenset[str],
     codes = [WaitCode.HIGHER_PRIORITY_AHEAD] if behind and possible else []
     if fits(now, asked):
         return codes
-    by_repair, by_ends = (fits(bins, asked, topology=possible) for bins in (repaired, ended))
-    judged = possible or not apart
-    if judged and (by_repair or not by_ends):
+    if not possible:
+        return [WaitCode.TOPOLOGY_UNSATISFIABLE]
+    by_repair, by_ends = (fits(bins, asked) for bins in (repaired, ended))
+    if by_repair or not by_ends:
         codes.append(WaitCode.HEALTHY_CAPACITY_INSUFFICIENT)
-    if asked.topology and asked.topology.required and (apart or not possible):
+    if asked.topology and asked.topology.required and apart:
         codes.append(WaitCode.TOPOLOGY_UNSATISFIABLE)
-    if judged and not apart and _fragmented(now, asked):
+    if not apart and _fragmented(now, asked):
         codes.append(WaitCode.CAPACITY_FRAGMENTED)
-    if judged and (by_ends or not by_repair):
+    if by_ends or not by_repair:
         codes.append(WaitCode.CAPACITY_IN_USE)
     return codes
 

@@ -149,7 +149,7 @@ def check(yard: Yard) -> None:
     assert fresh.blockers == yard.board.blockers
 
 
-@settings(derandomize=True, max_examples=80, deadline=None)
+@settings(derandomize=True, max_examples=150, deadline=None)
 @given(fleets, st.lists(steps(), min_size=3, max_size=14))
 def test_every_step_leaves_the_queue_as_brute_force_says(fleet: Any, walk: list[tuple[Any, ...]]) -> None:
     yard = Yard()

@@ -1,10 +1,10 @@
 """Why an order waits: one rule a code, in the order of their rank. All that hold are told, each with figures, with what
 would have to change and with what the reader can do. Nobody else's order, tenant or node is named.
 
-What tells them apart, for an order that does not fit now. It fits the fleet with nobody on it and all cards well,
-else the specification (or the domain) is unavailable. Then two things can let it in, repair and ends of leases: a cause
-holds if it alone would do, or if it cannot do without it. Enough free cards, but no node has them: fragmentation.
-Enough nodes, but no domain has them: topology.
+What tells them apart, for an order that does not fit now. It fits the fleet with nobody on it and all cards well, else
+the specification or the domain is unavailable and nothing else matters. Then two things can let it in, repair and ends
+of leases: a cause holds if it alone would do, or if it cannot do without it. Enough free cards, but no node has them:
+fragmentation. Enough nodes, but no domain has them: topology.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,23 +47,19 @@ class Case:
         return place(self.pool.views[Sight.FREE], anywhere(self.shape)) is not None
 
     @cached_property
-    def ideal(self) -> Shape | None:
-        """The shape to judge health and use by; None = neither is in the way."""
-        if self.fits_now or not self.exists:
-            return None
-        if self.possible:
-            return self.shape
-        return None if self.fits_apart else anywhere(self.shape)
+    def is_short(self) -> bool:
+        """Whether it could be held and does not fit now: something must be repaired or end."""
+        return self.possible and not self.fits_now
 
     @cached_property
     def repair_helps(self) -> bool:
         """Whether it would fit if all cards were well."""
-        return self.ideal is not None and place(self.pool.views[Sight.WELL], self.ideal) is not None
+        return self.fits(Sight.WELL)
 
     @cached_property
     def ends_help(self) -> bool:
         """Whether it would fit if all leases had ended."""
-        return self.ideal is not None and place(self.pool.views[Sight.IDLE], self.ideal) is not None
+        return self.fits(Sight.IDLE)
 
     @cached_property
     def possible(self) -> bool:
@@ -173,7 +169,7 @@ def higher_priority_ahead(case: Case, line: Line | None) -> WaitReason | None:
 
 def healthy_capacity_insufficient(case: Case, _: Line | None) -> WaitReason | None:
     """Hold if repair alone would let it in, or nothing but repair."""
-    if case.ideal is None or not (case.repair_helps or not case.ends_help):
+    if not case.is_short or not (case.repair_helps or not case.ends_help):
         return None
     isolated = {cause: cards for cause in OUT_OF_SERVICE if (cards := case.pool.count(case.shape.accelerators, cause))}
     if leased := case.sick_in_use:
@@ -210,7 +206,7 @@ def topology_unsatisfiable(case: Case, _: Line | None) -> WaitReason | None:
 
 def capacity_fragmented(case: Case, _: Line | None) -> WaitReason | None:
     """Hold if there are enough free cards, but too few on each node."""
-    if case.ideal is None or case.fits_apart or case.cards_fit or case.free < case.requested:
+    if not case.is_short or case.fits_apart or case.cards_fit or case.free < case.requested:
         return None
     return _reason(
         WaitCode.CAPACITY_FRAGMENTED,
@@ -225,7 +221,7 @@ def capacity_fragmented(case: Case, _: Line | None) -> WaitReason | None:
 
 def capacity_in_use(case: Case, _: Line | None) -> WaitReason | None:
     """Hold if ends of leases alone would let it in, or nothing but these."""
-    if case.ideal is None or not (case.ends_help or not case.repair_helps):
+    if not case.is_short or not (case.ends_help or not case.repair_helps):
         return None
     end = case.next_end(case.shape.accelerators)
     return _reason(
