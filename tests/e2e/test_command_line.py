@@ -20,7 +20,7 @@ Qm = Callable[..., str]
 @pytest.fixture(scope="module")
 def served() -> Iterator[Embedded]:
     """The sample world."""
-    with Embedded(scenario=load_scenario(SAMPLE)) as product:
+    with Embedded(manual=False, scenario=load_scenario(SAMPLE)) as product:
         yield product
 
 
