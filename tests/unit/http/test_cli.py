@@ -62,6 +62,16 @@ def test_a_dropped_database_is_rebuilt_equal(runner: CliRunner) -> None:
     assert "equal    p_subjects_v1" in after.stdout
 
 
+def test_one_projection_is_built_anew(runner: CliRunner, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as database:
+        database.execute("UPDATE p_tenants_v1 SET doc = '{}'")
+        database.commit()
+    assert runner.invoke(APP, ["verify"]).exit_code == 1
+    assert runner.invoke(APP, ["replay", "--projection", "tenants"]).exit_code == 0
+    assert runner.invoke(APP, ["verify"]).exit_code == 0
+    assert runner.invoke(APP, ["replay", "--projection", "nonsense"]).exit_code == 2
+
+
 def test_a_difference_is_named_and_ends_in_code_1(runner: CliRunner, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as database, database:
         database.execute("DELETE FROM p_subjects_v1 WHERE key = 'dora'")

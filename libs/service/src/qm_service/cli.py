@@ -22,6 +22,8 @@ from qm_service.http import create_app
 from qm_service.log import LogUnavailable, TopicMisconfigured
 from qm_service.log_memory import MemoryLog
 from qm_service.log_url import log_from
+from qm_service.rebuild import Busy, rebuild
+from qm_service.refold import BrokenHistory
 from qm_service.replay import LogBehind, NotEmpty, replay, verify
 from qm_service.schema import schema_of
 from qm_service.service import Kit, Service
@@ -30,7 +32,7 @@ from qm_service.tokens import KeyRing, TokenVerifier, keys_over_http
 
 T = TypeVar("T")
 Build = Callable[[Kit], Service]
-_REASONS = (NotEmpty, LogBehind, DatabaseUnavailable, LogUnavailable, TopicMisconfigured)
+_REASONS = (NotEmpty, LogBehind, BrokenHistory, Busy, DatabaseUnavailable, LogUnavailable, TopicMisconfigured)
 _GRACE_SECONDS = 1
 """For calls that are under way when the process is asked to end; a stream of events never ends by itself."""
 
@@ -55,9 +57,15 @@ def commands(name: str, build: Build, settings: type[Settings]) -> typer.Typer:
         drop: Annotated[
             bool, typer.Option(help="Drop the tables first; parked copies and effect marks go too")
         ] = False,
+        projection: Annotated[
+            str | None, typer.Option(help="Build only this projection anew, beside the running service")
+        ] = None,
     ) -> None:
         """Rebuild the database, which must be empty, from the topics. Stop the service first."""
-        run_loop(_replay(build, load(settings), drop=drop))
+        if projection is None:
+            run_loop(_replay(build, load(settings), drop=drop))
+        else:
+            run_loop(_rebuild(build, load(settings), projection))
 
     @app.command("verify")
     def verify_command(
@@ -145,6 +153,14 @@ async def _replay(build: Build, settings: Settings, *, drop: bool) -> None:
             async with kit.database.write() as tx:
                 await tx.run_sync(schema_of(definition).metadata.drop_all)
         await replay(definition, kit.database, kit.log)
+
+
+async def _rebuild(build: Build, settings: Settings, projection: str) -> None:
+    async with opened(settings) as kit:
+        definition = build(kit).runtime.definition
+        if projection not in (names := [known.name for known in definition.projections]):
+            raise typer.BadParameter(f"{projection}: it has {', '.join(names)}")
+        await rebuild(definition, kit.database, kit.log, projection)
 
 
 async def _verify(build: Build, settings: Settings, beside: str | None) -> int:
