@@ -11,7 +11,7 @@ from qm_events.catalog import OrderSubmitted
 from qm_service.commands import Cause, Unavailable
 from qm_service.log import Message, PositionLost
 from qm_service.park import HALT_PARTITION
-from qm_service.redrive import Redriven, redrive
+from qm_service.redrive import Redriven, Which, ask, redrive
 from qm_service.runtime import Runtime
 from qm_service.store import message_of
 from qm_service.testing.flaky import Failure
@@ -123,7 +123,7 @@ async def test_redriven_facts_keep_their_order_while_live_traffic_flows(monkeypa
         assert await redrive(runtime) == Redriven(done=0, waiting=2)
         await world.execute("catalog", submit("o2"))
         _cure(monkeypatch, runtime)
-        assert await redrive(runtime, stream="order/o1") == Redriven(done=2, waiting=0)
+        assert await redrive(runtime, Which(stream="order/o1")) == Redriven(done=2, waiting=0)
         await world.settle()
         assert await world.types("admissions", "admission/o1") == ["order.admitted", "order.withdrawn"]
         assert await world.types("admissions", "admission/o2") == ["order.admitted"]
@@ -134,6 +134,23 @@ def _cure(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:
     """Deploy a release that can handle what was parked."""
     cured = lambda e: [toys.Act(f"admission/{e.key}", toys.Admit(e.key, e.data.request, e.data.submitted_at))]  # noqa: E731
     monkeypatch.setitem(runtime.plan.reactions, OrderSubmitted.wire_type, cured)
+
+
+async def test_an_operator_asks_from_another_process_and_the_writer_does_it(tmp_path, monkeypatch) -> None:
+    async with World(folder=tmp_path) as world:
+        runtime = Runtime(ADMISSION, world.database("admission"), world.log, world.clock)
+        await runtime.start()
+        await world.log.publish([submitted(f"o{i}", poison="yes") for i in range(3)])
+        await until(lambda: runtime.status().parked == 3)
+        _cure(monkeypatch, runtime)
+        elsewhere = world.database("admission")
+        assert await ask(elsewhere, runtime.schema, Which(stream="order/o0")) == 1
+        await until(lambda: runtime.status().parked == 2)
+        assert await ask(elsewhere, runtime.schema, Which(wire="order.submitted.v1")) == 2
+        await until(lambda: runtime.status().parked == 0)
+        assert await ask(elsewhere, runtime.schema, Which()) == 0
+        assert (await runtime.docs.get("used", "acme")).cards == 3
+        await runtime.stop()
 
 
 async def test_facts_behind_a_redriven_one_wait_until_it_is_through() -> None:

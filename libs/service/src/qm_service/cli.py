@@ -23,6 +23,7 @@ from qm_service.log import LogUnavailable, TopicMisconfigured
 from qm_service.log_memory import MemoryLog
 from qm_service.log_url import log_from
 from qm_service.rebuild import Busy, rebuild
+from qm_service.redrive import Which, ask
 from qm_service.refold import BrokenHistory
 from qm_service.replay import LogBehind, NotEmpty, replay, verify
 from qm_service.schema import schema_of
@@ -73,6 +74,19 @@ def commands(name: str, build: Build, settings: type[Settings]) -> typer.Typer:
     ) -> None:
         """Rebuild from the topics beside the live database and compare. Exit code 1 where they differ."""
         raise typer.Exit(run_loop(_verify(build, load(settings), beside)))
+
+    @app.command("parked")
+    def parked_command() -> None:
+        """List the records that wait because a rule could not handle them, or wait behind one."""
+        run_loop(_parked(build, load(settings)))
+
+    @app.command("redrive")
+    def redrive_command(
+        stream: Annotated[str | None, typer.Option(help="Only those of this stream")] = None,
+        wire: Annotated[str | None, typer.Option("--type", help="Of streams with one of this type")] = None,
+    ) -> None:
+        """Ask the running service to try parked records again, in the order of each stream."""
+        run_loop(_redrive(build, load(settings), Which(stream, wire)))
 
     @app.command("openapi")
     def openapi_command() -> None:
@@ -161,6 +175,21 @@ async def _rebuild(build: Build, settings: Settings, projection: str) -> None:
         if projection not in (names := [known.name for known in definition.projections]):
             raise typer.BadParameter(f"{projection}: it has {', '.join(names)}")
         await rebuild(definition, kit.database, kit.log, projection)
+
+
+async def _parked(build: Build, settings: Settings) -> None:
+    async with opened(settings) as kit:
+        table = build(kit).runtime.schema.parked
+        async with kit.database.read() as tx:
+            for row in await tx.execute(table.select().order_by(table.c.id)):
+                place = f"{row.topic}/{row.partition}/{row.offset}"
+                typer.echo(f"{row.parked_at.isoformat()} {place} {row.stream}@{row.version} {row.type}: {row.error}")
+
+
+async def _redrive(build: Build, settings: Settings, which: Which) -> None:
+    async with opened(settings) as kit:
+        count = await ask(kit.database, build(kit).runtime.schema, which)
+    typer.echo(f"{count} to be tried again")
 
 
 async def _verify(build: Build, settings: Settings, beside: str | None) -> int:

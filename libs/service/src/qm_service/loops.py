@@ -8,12 +8,14 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
+from qm_service.commands import Unavailable
 from qm_service.database import DatabaseUnavailable
 from qm_service.engine import Engine
 from qm_service.inputs import ReplayNeeded
 from qm_service.lease import LeaseLost
 from qm_service.log import LogUnavailable, PositionLost, Record, TopicMisconfigured
 from qm_service.rebuild import Busy, Outdated
+from qm_service.redrive import serve
 from qm_service.refold import BrokenHistory
 
 _logger = logging.getLogger(__name__)
@@ -22,6 +24,7 @@ _RETRY_SECONDS = 0.5
 _READ_SECONDS = 0.5
 _AGAIN_SECONDS = 1.0
 _SWEEP_SECONDS = 5.0
+_LOOK_SECONDS = 2.0
 _BLOCKED_SECONDS = 0.01
 """How soon the relay looks again for facts that an open transaction keeps back."""
 TROUBLE = (
@@ -80,7 +83,7 @@ class Loops:
         self.records = ()
         self._wanted.set()
         self._engine.wake.set()
-        loops = [self._write, self._read, self._publish, self._tick, self._engine.watch.run]
+        loops = [self._write, self._read, self._publish, self._tick, self._redrive, self._engine.watch.run]
         self._tasks = [asyncio.create_task(loop(), name=loop.__name__.strip("_")) for loop in loops]
         try:
             done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -155,6 +158,15 @@ class Loops:
                 engine.wake.set()
             if monotonic() - engine.beaten >= interval:
                 await engine.beat()
+
+    async def _redrive(self) -> None:
+        """Try parked records again when an operator asked for it."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            memory = self._engine.writer.memory
+            if memory is not None and memory.parked:
+                with suppress(Unavailable):
+                    await serve(self._engine)
 
 
 async def _first(*waits: Coroutine[Any, Any, Any]) -> None:

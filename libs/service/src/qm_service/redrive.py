@@ -1,52 +1,132 @@
-"""Trying parked records again, with a cursor of its own: positions do not move, and live traffic goes on."""
+"""Trying parked records again, with a cursor of its own: positions do not move, and live traffic goes on.
 
+An operator asks from anywhere, through the database (`ask`); the writer, which alone may do it, finds that (`serve`).
+"""
+
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, delete, func, select, true
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from qm_service.database import Database
 from qm_service.items import Input
 from qm_service.park import parked_record
-from qm_service.runtime import Runtime
+from qm_service.schema import Schema, upsert
 
 _PAGE = 500
+_ASKED = "redrive"
+
+
+class Retries(Protocol):
+    """What can carry out parked records: an engine or a runtime."""
+
+    @property
+    def database(self) -> Database:
+        """Where they are."""
+
+    @property
+    def schema(self) -> Schema:
+        """Its tables."""
+
+    async def retry(self, items: Sequence[Input]) -> None:
+        """Carry them out. Raises Unavailable, DatabaseUnavailable, LeaseLost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Parked records: of one stream, of all streams where a fact of type `wire` is parked, or (both None) all."""
+
+    stream: str | None = None
+    wire: str | None = None
+
+    def condition(self, schema: Schema) -> ColumnElement[bool]:
+        """Return what is true of the rows."""
+        parked = schema.parked.c
+        if self.stream is not None:
+            return parked.stream == self.stream
+        if self.wire is not None:
+            return parked.stream.in_(select(parked.stream).where(parked.type == self.wire))
+        return true()
 
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """How many records were folded now, and how many still wait."""
+    """How many records were folded now, and how many of those that were tried still wait."""
 
     done: int
     waiting: int
 
 
-async def redrive(
-    runtime: Runtime, *, stream: str | None = None, wire: str | None = None, limit: int = 1_000_000
-) -> Redriven:
-    """Try parked records again, in the order of each stream, at most `limit`: those of one stream, of all streams where
-    a fact of type `wire` is parked, or all. Raises Unavailable, DatabaseUnavailable."""
+async def redrive(runtime: Retries, which: Which = Which(), *, limit: int = 1_000_000) -> Redriven:
+    """Try parked records again, in the order of each stream, at most `limit`.
+
+    Raises Unavailable, DatabaseUnavailable, LeaseLost.
+    """
     cursor, done, tried = 0, 0, 0
-    while tried < limit:
-        query = _page(runtime, cursor, stream, wire).limit(min(_PAGE, limit - tried))
-        async with runtime.database.read() as tx:
-            rows = (await tx.execute(query)).all()
-        if not rows:
-            break
+    while tried < limit and (rows := await _page(runtime, which, cursor, min(_PAGE, limit - tried))):
         cursor = rows[-1].id
         tried += len(rows)
-        await runtime.retry([Input(parked_record(row), parked=row.id) for row in rows])
-        async with runtime.database.read() as tx:
-            parked = runtime.schema.parked.c.id
-            left = await tx.execute(select(parked).where(parked.in_([row.id for row in rows])))
-            done += len(rows) - len(left.all())
+        done += await _retry(runtime, rows)
     return Redriven(done, tried - done)
 
 
-def _page(runtime: Runtime, cursor: int, stream: str | None, wire: str | None) -> Select[Any]:
+async def _page(runtime: Retries, which: Which, after: int, limit: int) -> Sequence[Any]:
     table = runtime.schema.parked
-    query = select(table).where(table.c.id > cursor).order_by(table.c.id)
-    if stream is not None:
-        query = query.where(table.c.stream == stream)
-    if wire is not None:
-        query = query.where(table.c.stream.in_(select(table.c.stream).where(table.c.type == wire)))
-    return query
+    query: Select[Any] = select(table).where(table.c.id > after, which.condition(runtime.schema))
+    async with runtime.database.read() as tx:
+        rows: Sequence[Any] = (await tx.execute(query.order_by(table.c.id).limit(limit))).all()
+    return rows
+
+
+async def _retry(runtime: Retries, rows: Sequence[Any]) -> int:
+    await runtime.retry([Input(parked_record(row), parked=row.id) for row in rows])
+    async with runtime.database.read() as tx:
+        parked = runtime.schema.parked.c.id
+        left = await tx.execute(select(parked).where(parked.in_([row.id for row in rows])))
+        return len(rows) - len(left.all())
+
+
+async def ask(database: Database, schema: Schema, which: Which) -> int:
+    """Ask the writer to try records again; return how many that will be. Raises DatabaseUnavailable."""
+    async with database.write() as tx:
+        count = select(func.count()).select_from(schema.parked).where(which.condition(schema))
+        asked: int = (await tx.execute(count)).scalar_one()
+        if asked:
+            await _remember(tx, database, schema, which, 0)
+    return asked
+
+
+async def serve(runtime: Retries) -> None:
+    """Do what was asked for, a page after the other; one that was begun is gone on with. Raises as `redrive`."""
+    for which, after in await _asked(runtime):
+        cursor = after
+        while rows := await _page(runtime, which, cursor, _PAGE):
+            await _retry(runtime, rows)
+            cursor = rows[-1].id
+            async with runtime.database.write() as tx:
+                await _remember(tx, runtime.database, runtime.schema, which, cursor)
+        async with runtime.database.write() as tx:
+            cursors = runtime.schema.cursors
+            await tx.execute(delete(cursors).where(cursors.c.name == _name(which)))
+
+
+async def _asked(runtime: Retries) -> list[tuple[Which, int]]:
+    cursors = runtime.schema.cursors.c
+    async with runtime.database.read() as tx:
+        rows = await tx.execute(select(cursors.name, cursors.id).where(cursors.name.startswith(_ASKED)))
+        return [(_which(name), id_) for name, id_ in rows]
+
+
+async def _remember(tx: AsyncConnection, database: Database, schema: Schema, which: Which, cursor: int) -> None:
+    await tx.execute(upsert(database, schema.cursors), [{"name": _name(which), "xid": 0, "id": cursor}])
+
+
+def _name(which: Which) -> str:
+    return f"{_ASKED} {json.dumps([which.stream, which.wire])}"
+
+
+def _which(name: str) -> Which:
+    return Which(*json.loads(name.removeprefix(_ASKED)))
