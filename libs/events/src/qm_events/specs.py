@@ -77,7 +77,7 @@ class Topology(Value):
     """Where the units may lie apart. A preference never makes an order wait."""
 
     within: TopologyLevel
-    required: bool = True
+    required: bool = Field(default=True, strict=True)
 
 
 class OrderRequest(Value):

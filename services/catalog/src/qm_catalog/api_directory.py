@@ -190,6 +190,7 @@ def _members(router: APIRouter, runtime: Runtime, people: People) -> None:
     async def grant_tenant_role(tenant: str, form: MemberForm, access: Access) -> MemberView:
         """Give a subject a role in the whole tenant, all its projects included."""
         access.check(tenant)
+        await _check_known(runtime, tenant)
         return await changed(access, MemberGranted(tenant=tenant, subject=form.subject, role=form.role))
 
     @router.delete("/tenants/{tenant}/members", responses=_CHANGES)
@@ -198,6 +199,7 @@ def _members(router: APIRouter, runtime: Runtime, people: People) -> None:
     ) -> MemberView:
         """Take a role in the whole tenant back."""
         access.check(tenant)
+        await _check_known(runtime, tenant)
         return await changed(access, MemberRevoked(tenant=tenant, subject=subject, role=role))
 
 

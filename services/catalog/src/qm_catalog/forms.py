@@ -57,6 +57,12 @@ def _bounded(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _once_each(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(value)) < len(value):
+        raise ValueError("each may be named once")
+    return value
+
+
 def _zone(value: str) -> str:
     if value not in available_timezones():
         raise ValueError("an IANA zone is needed, as Europe/Berlin")
@@ -178,7 +184,7 @@ class SpecificationForm(Form):
 
     name: DnsLabel
     description: Annotated[StrictStr, StringConstraints(max_length=2_000)] = ""
-    accelerators: tuple[DnsLabel, ...] = Field(min_length=1, max_length=32)
+    accelerators: Annotated[tuple[DnsLabel, ...], AfterValidator(_once_each)] = Field(min_length=1, max_length=32)
     cards_per_unit: Cards
     accelerator_memory_mib: MemoryMib
     cpu_milli: MilliCpu
@@ -191,7 +197,7 @@ class OfferingForm(Form):
     name: DnsLabel
     specification: DnsLabel
     service_model: ServiceModel
-    images: tuple[DnsLabel, ...] = Field(default=(), max_length=200)
+    images: Annotated[tuple[DnsLabel, ...], AfterValidator(_once_each)] = Field(default=(), max_length=200)
     price_per_card_hour: Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")]
     currency: str = Field(pattern=r"^[A-Z]{3}$")
 
@@ -205,7 +211,7 @@ class ImageForm(Form):
     """An approved image."""
 
     name: DnsLabel
-    service_models: tuple[ServiceModel, ...] = Field(min_length=1, max_length=4)
+    service_models: Annotated[tuple[ServiceModel, ...], AfterValidator(_once_each)] = Field(min_length=1, max_length=4)
     reference: Text
 
 

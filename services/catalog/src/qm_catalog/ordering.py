@@ -12,6 +12,9 @@ from qm_events.specs import CatalogueStatus, OrderRequest, ServiceModel
 from qm_service.model import Docs
 from qm_service.problem import ValidationFailed
 
+AMOUNT_MAX = 10**15
+"""Of anything that an order takes, in the unit that it is counted in."""
+
 
 def resolve(form: OrderForm, tenant: str, project: str, requester: str, docs: Docs, now: datetime) -> OrderRequest:
     """Return the order with everything looked up. Raises UnknownReference, NotOffered, ValidationFailed."""
@@ -32,7 +35,7 @@ def resolve(form: OrderForm, tenant: str, project: str, requester: str, docs: Do
             field="expires_at",
             remedy="Name an instant in the future and at most ten years ahead, or give a duration.",
         )
-    return OrderRequest(
+    request = OrderRequest(
         tenant=tenant,
         project=project,
         requester=requester,
@@ -40,6 +43,19 @@ def resolve(form: OrderForm, tenant: str, project: str, requester: str, docs: Do
         duration_seconds=int(form.duration.total_seconds()) if form.duration else None,
         **form.model_dump(exclude={"project", "specification", "duration"}),
     )
+    _check_size(request)
+    return request
+
+
+def _check_size(request: OrderRequest) -> None:
+    """Refuse what no quota could hold: its figures would be beyond what every reader of JSON keeps exactly."""
+    one, count = request.specification, request.count
+    if max(request.cards * one.accelerator_memory_mib, count * one.cpu_milli, count * one.memory_mib) > AMOUNT_MAX:
+        raise ValidationFailed(
+            f"{count} units of {one.name} are more than {AMOUNT_MAX} MiB or thousandths of a CPU.",
+            field="count",
+            remedy="Order less.",
+        )
 
 
 def offering_of(offerings: Iterable[OfferingItem], request: OrderRequest) -> OfferingItem | None:

@@ -1,9 +1,9 @@
 """The routes: what an environment is doing, the credential of one, and (simulated clouds only) how they misbehave."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from qm_events.provisioner import Direction, ReceiptLine
@@ -171,6 +171,10 @@ class ScriptBody(BaseModel):
     """By step, by `undo:<step>` or by `probe:<check>`."""
 
 
+CardPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
+"""As the fleet names cards."""
+
+
 class CardBody(BaseModel):
     """Whether a card fails: what looks for it as the user, or validates it, does not see it."""
 
@@ -204,7 +208,7 @@ def twin_routes(runtime: Runtime, clouds: Scriptable) -> APIRouter:
         return body
 
     @router.put("/sim/cards/{card}", responses=problems())
-    async def break_card(card: str, body: CardBody, access: Access) -> CardView:
+    async def break_card(card: CardPath, body: CardBody, access: Access) -> CardView:
         """Let a card fail, or mend it."""
         await runtime.execute(Act(_stream(f"sim-{card}"), Script()), access.cause())
         clouds.break_card(card, body.broken)

@@ -2,13 +2,13 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_Times = Field(default=0, ge=0, le=1_000, strict=True)
+_Times = Field(default=0, ge=0, le=1_000)
 
 
 class Behaviour(BaseModel):
     """The faults of one step, of `undo:<step>` or of `probe:<check>`. Counts are by name: each order has its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     delay_seconds: float = Field(default=0.0, ge=0.0, le=10 * 86_400.0, allow_inf_nan=False)
     """How long after the answer it takes to be there (or gone)."""
