@@ -15,7 +15,7 @@ from bench.served import Served, embedded
 
 ORDERS = 3_000
 CLIENTS = 50
-_LIMIT_SECONDS = 600.0
+_LIMIT_SECONDS = 300.0
 _BODY = {"project": worlds.PROJECT, "specification": "a100-1", "service_model": "vm"}
 
 

@@ -25,14 +25,18 @@ def people() -> dict[str, Any]:
     }
 
 
-def big_fleet(orders: int) -> dict[str, Any]:
-    """Return a scenario whose fleet holds `orders` orders of one card, and a few more."""
+def big_fleet(orders: int, building_seconds: int = 0) -> dict[str, Any]:
+    """Return a scenario whose fleet holds `orders` orders of one card, and a few more.
+
+    `building_seconds`: how long the simulated cloud takes for the first step of an environment.
+    """
     card = {"accelerator": "a100", "card_memory_mib": 81_920}
     nodes = {"name": "gpu", "count": orders // CARDS + 8, "cards": CARDS, "cpu_milli": 256_000, "memory_mib": 2_097_152}
     unit = {"cards_per_unit": 1, "accelerator_memory_mib": 81_920, "cpu_milli": 16_000, "memory_mib": 131_072}
     return people() | {
         "specifications": [{"name": "a100-1", "accelerators": ["a100"]} | unit],
         "nodes": [card | nodes],
+        "backends": {"vm": {"steps": {"devices": {"delay_seconds": building_seconds}}}} if building_seconds else {},
     }
 
 
