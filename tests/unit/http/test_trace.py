@@ -3,9 +3,12 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from qm_events import Event, new_event
+from qm_events.catalog import OrderCancelRequested
 from qm_service import trace
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -50,21 +53,33 @@ def test_a_span_stays_in_its_trace_under_an_id_of_its_own() -> None:
         assert inside != PARENT
 
 
+def fact(at: datetime) -> Event[Any]:
+    """Return a fact of the trace of a call."""
+    data = OrderCancelRequested(order="o1", requested_at=at)
+    return new_event("order/o1", 2, at, "/quartermaster/catalog", data, traceparent=PARENT)
+
+
+def test_who_records_nothing_makes_no_span_for_a_fact() -> None:
+    with trace.consumed("catalog", fact(NOW), NOW) as inside:
+        assert inside is None
+
+
 @pytest.mark.parametrize(("late", "same"), [(timedelta(seconds=60), True), (timedelta(seconds=61), False)])
-def test_a_consumer_that_is_late_starts_a_trace_of_its_own(late: timedelta, same: bool) -> None:
-    with trace.consumed("work", PARENT, NOW - late, NOW) as inside:
-        assert (trace_id(inside) == trace_id(PARENT)) is same
+def test_a_consumer_that_is_late_starts_a_trace_of_its_own_and_links_to_the_cause(
+    tmp_path: Path, late: timedelta, same: bool
+) -> None:
+    file = tmp_path / "spans.jsonl"
+    with trace.recording("test", file), trace.consumed("catalog", fact(NOW - late), NOW):
+        pass
+    (made,) = map(json.loads, file.read_text().splitlines())
+    assert (made["name"], made["kind"]) == ("catalog order.cancel_requested.v1", "SpanKind.CONSUMER")
+    assert (made["context"]["trace_id"] == f"0x{trace_id(PARENT)}") is same
+    assert (made["parent_id"] == "0xb7ad6b7169203331") is same
+    assert [link["context"]["trace_id"] for link in made["links"]] == ([] if same else [f"0x{trace_id(PARENT)}"])
 
 
-def test_recorded_spans_name_their_parent_or_link_to_their_cause(tmp_path: Path) -> None:
-    spans, long_ago = tmp_path / "spans.jsonl", NOW - timedelta(hours=1)
-    with (
-        trace.recording("test", spans),
-        trace.span("call", PARENT) as inside,
-        trace.consumed("late", inside, long_ago, NOW) as late,
-    ):
-        assert trace_id(inside) == trace_id(PARENT) != trace_id(late)
-    named = {span["name"]: span for span in map(json.loads, spans.read_text().splitlines())}
-    assert named["call"]["parent_id"] == "0xb7ad6b7169203331"
-    assert named["late"]["parent_id"] is None
-    assert named["late"]["links"][0]["context"]["trace_id"] == f"0x{trace_id(PARENT)}"
+def test_a_recorded_span_names_its_parent(tmp_path: Path) -> None:
+    file = tmp_path / "spans.jsonl"
+    with trace.recording("test", file), trace.span("call", PARENT) as inside:
+        assert trace_id(inside) == trace_id(PARENT)
+    assert json.loads(file.read_text())["parent_id"] == "0xb7ad6b7169203331"

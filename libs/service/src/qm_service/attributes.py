@@ -6,8 +6,10 @@ from typing import Any
 
 from qm_events import Event
 from qm_events.audit import AccessAudited
-from qm_service.commands import Cause, IdempotencyMismatch, Outcome, Refused, VersionConflict
+from qm_events.ids import event_id, stream_key
+from qm_service.commands import SYSTEM, Cause, IdempotencyMismatch, Outcome, Refused, VersionConflict
 from qm_service.items import Command
+from qm_service.memory import Stream
 
 Attributes = dict[str, Any]
 """Of the envelope."""
@@ -73,6 +75,20 @@ def caused_by(event: Event[Any], position: str | None) -> Attributes:
         "correlation": event.correlation,
         "causation": event.id,
         "input": position,
-        "actor": "system",
+        "actor": SYSTEM,
         "traceparent": event.traceparent,
     }
+
+
+def continued(attributes: Attributes, name: str, stream: Stream, walks: Mapping[str, Event[Any]]) -> None:
+    """Let what nobody asked for, as by `settle` or by a runner, follow from the fact before it in the stream of its
+    order. In a stream that is about many orders, from the last fact of its order in this batch (`walks`), if any."""
+    order = attributes.get("correlation")
+    if order is None or attributes.get("causation") or attributes.get("traceparent") or attributes["actor"] != SYSTEM:
+        return
+    if stream.version and order == stream_key(name):
+        attributes["causation"] = event_id(name, stream.version)
+        attributes["traceparent"] = stream.traceparent
+    elif order in walks:
+        attributes["causation"] = walks[order].id
+        attributes["traceparent"] = walks[order].traceparent

@@ -10,14 +10,15 @@ from sqlalchemy import select
 
 from qm_events import Event, decode, encode, new_event
 from qm_events.ids import PLATFORM
-from qm_service.attributes import Attributes, Row, asked_by, audit_of, caused_by, idempotency_row
-from qm_service.commands import Cause, IdempotencyMismatch, Outcome, Refused, VersionConflict
+from qm_service.attributes import Attributes, Row, asked_by, audit_of, caused_by, continued, idempotency_row
+from qm_service.commands import SYSTEM, Cause, IdempotencyMismatch, Outcome, Refused, VersionConflict
 from qm_service.database import Database, DatabaseUnavailable
 from qm_service.items import Changes, Command, Input, Item
 from qm_service.memory import Key, Memory, Stream, Target
 from qm_service.model import Act, Context, Rejected
 from qm_service.park import WAITS, ParkPolicy, parked_row
 from qm_service.store import row_of
+from qm_service.trace import consumed
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ class Batch:
         self._changes = Changes()
         self._pending: deque[Event[Any]] = deque()
         self._used: Mapping[str, Any] = {}
+        self._walks: dict[str, Event[Any]] = {}
+        """Order -> its last fact in this batch."""
 
     async def run(self, items: Sequence[Item], *, settle: bool = True) -> Changes:
         """Handle all items in order, then settle. Raises what a rule raised; `current` tells at which item."""
@@ -151,10 +154,12 @@ class Batch:
         self._memory.seen[record.subject] = self._changes.seen[record.subject] = record.version
         if item.event is None:
             return
-        await self._fold(item.event)
-        for act in item.acts:
-            await self._act(act, caused_by(item.event, record.position))
-        await self._follow()
+        self._walk(item.event)
+        with consumed(self._plan.definition.name, item.event, self._now):
+            await self._fold(item.event)
+            for act in item.acts:
+                await self._act(act, caused_by(item.event, record.position))
+            await self._follow()
 
     def _set_aside(self, item: Input, error: str) -> None:
         if self._policy is ParkPolicy.HALT_PARTITION:
@@ -216,6 +221,7 @@ class Batch:
         for name in ("tenant", "project", "correlation"):
             if (value := getattr(act, name)) is not None:
                 attributes[name] = value
+        continued(attributes, act.stream, stream, self._walks)
         made: list[Event[Any]] = []
         for data in decision:
             event = self._append(act.stream, stream, now, data, attributes)
@@ -229,9 +235,15 @@ class Batch:
         event = new_event(name, stream.version + 1, now, self._plan.source, data, **attributes)
         stream.version += 1
         stream.time = now
+        stream.traceparent = event.traceparent
+        self._walk(event)
         self._changes.events.append(event)
         self._changes.rows.append(row_of(event, encode(event)))
         return event
+
+    def _walk(self, event: Event[Any]) -> None:
+        if event.correlation is not None:
+            self._walks[event.correlation] = event
 
     async def _fold(self, event: Event[Any], *, own: bool = False) -> None:
         targets = self._memory.targets(event)
@@ -264,7 +276,7 @@ class Batch:
             await self._load(acts)
             before = len(self._changes.events)
             for act in acts:
-                await self._act(act, {"actor": "system"})
+                await self._act(act, {"actor": SYSTEM})
                 await self._follow()
             if len(self._changes.events) == before:
                 return

@@ -7,12 +7,15 @@ from typing import Any
 from qm_events import Event
 from qm_service.model import Rejected
 
+SYSTEM = "system"
+"""The actor of what nobody asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
     """Who asked, for a command that no fact caused."""
 
-    actor: str = "system"
+    actor: str = SYSTEM
     token: str | None = None
     tenant: str | None = None
     project: str | None = None

@@ -32,6 +32,7 @@ class Stream:
     version: int
     state: Any
     time: datetime = BEGINNING
+    traceparent: str | None = None
 
 
 class Documents:
@@ -183,7 +184,9 @@ class Memory:
         state = decider.initial
         for event in history:
             state = decider.evolve(state, event.data)
-        return Stream(len(history), state, history[-1].time if history else BEGINNING)
+        if not history:
+            return Stream(0, state)
+        return Stream(len(history), state, history[-1].time, history[-1].traceparent)
 
     async def load_seen(self, tx: AsyncConnection, names: Iterable[str]) -> None:
         """Load the last folded versions of foreign streams."""

@@ -5,9 +5,10 @@ Ids are handed on always; spans are made only inside `recording`, so that who ex
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -23,6 +24,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from qm_events import Event
 from qm_service.clock import new_id
 
 TRACEPARENT = "qm.traceparent"
@@ -32,6 +34,7 @@ LINK_AFTER = timedelta(minutes=1)
 
 _FORM = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_NOTHING = nullcontext()
 _tracer: Tracer | None = None
 
 
@@ -78,11 +81,15 @@ def span(
         yield render(current.get_span_context())
 
 
-@contextmanager
-def consumed(name: str, traceparent: str | None, time: datetime, now: datetime) -> Iterator[str]:
-    """Open the span of work that a fact of `time` caused."""
-    with span(name, traceparent, kind=SpanKind.CONSUMER, late=now - time > LINK_AFTER) as inside:
-        yield inside
+def consumed(service: str, event: Event[Any], now: datetime) -> AbstractContextManager[object]:
+    """Open the span of what a service does because of a fact. What it leads to carries the trace of the fact all the
+    same: facts do not depend on whether somebody records."""
+    if _tracer is None:
+        return _NOTHING
+    late = now - event.time > LINK_AFTER
+    attributes: dict[str, str | int] = {"stream": event.subject, "version": event.version}
+    kind = SpanKind.CONSUMER
+    return span(f"{service} {event.type}", event.traceparent, kind=kind, late=late, attributes=attributes)
 
 
 @contextmanager
