@@ -93,7 +93,7 @@ def key_of_stream(event: Event[Any]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Fold(Generic[T]):
-    """What one type of fact does to the documents of a projection: for each key, old document in, new one out, None = none."""
+    """What one type of fact does to documents: for each key, the old one in, the new one out; None = none."""
 
     apply: Callable[[T | None, Event[Any]], T | None]
     keys: Callable[[Event[Any]], Sequence[str]] = key_of_stream
@@ -147,7 +147,7 @@ class Definition:
     reactions: Mapping[type[EventData], Reaction]
     """Facts of others, and own facts that call for more, to commands."""
     settle: Callable[[Context], Sequence[Act]] = no_acts
-    """Called after each batch and each tick until it returns nothing; must find its work through the index, not by a scan."""
+    """Called after each batch and tick until it returns nothing; finds its work through the index, never by a scan."""
     due: Callable[[Context], datetime | None] = lambda _: None
     """When `settle` wants to run next though nothing happens; None = never."""
     new_index: Callable[[], Index] | None = None
