@@ -30,13 +30,6 @@ def product(request: pytest.FixtureRequest) -> Iterator[Product]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def distributed() -> Iterator[Distributed]:
-    """A running distributed product on wall time, for tests that take its parts away and bring them back."""
-    with Distributed(manual=False) as running:
-        yield running
-
-
 @pytest.fixture
 def stage(product: Product) -> Iterator[SetUp]:
     """Set up a stage on the product."""

@@ -37,7 +37,7 @@ def world(
             "specifications": specifications,
             "offerings": [_offering(spec["name"], model) for spec in specifications for model in MODELS],
             "images": [
-                {"name": f"{name}-{kind}", "service_models": serves, "reference": kind} for kind, serves in _SERVES
+                {"name": f"{name}-{kind}", "service_models": models, "reference": kind} for kind, models in _SERVE
             ],
             "models": [{"name": f"{name}-llama", "reference": "oci:llama"}],
             "quotas": [{"tenant": name, "limits": limits}] if limits else [],
@@ -48,7 +48,7 @@ def world(
     )
 
 
-_SERVES = (("ubuntu", ["bare_metal", "vm"]), ("pytorch", ["kubernetes"]))
+_SERVE = (("ubuntu", ["bare_metal", "vm"]), ("pytorch", ["kubernetes"]))
 
 
 def _specification(name: str, cards: int) -> Json:
@@ -68,7 +68,8 @@ def _offering(specification: str, model: str) -> Json:
 
 def _user(tenant: str, who: str, *roles: str, project: str | None = "lab") -> Json:
     grants = [{"tenant": tenant, "project": project, "role": role} for role in roles]
-    return {"subject": f"{tenant}-{who}", "tenant": tenant, "display_name": who.title(), "grants": grants}
+    # No personal fields: their keys are in the catalog's database alone, and end with it.
+    return {"subject": f"{tenant}-{who}", "tenant": tenant, "grants": grants}
 
 
 def _nodes(name: str, count: int, cards: int) -> Json:

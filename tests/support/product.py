@@ -32,7 +32,7 @@ from qm_client.embedded.scenario import Scenario
 from qm_client.sdk import Client
 from qm_service.local_issuer import LocalIssuer
 from tests.support.servers import Server, wait_until
-from tests.support.topics import Fact
+from tests.support.topics import Fact, Unreadable
 
 SERVICES = ("catalog", "admission", "scheduler", "provisioner", "metering")
 OPERATOR = "operator"
@@ -78,8 +78,8 @@ class Product(AbstractContextManager["Product"], ABC):
         """Move a manual clock and come to rest."""
 
     @abstractmethod
-    def drop(self, service: str) -> None:
-        """Stop a service, lose its database, rebuild it from the topics and start the service again."""
+    def drop(self, *services: str) -> None:
+        """Stop services, lose their databases, rebuild these from the topics and start the services again."""
 
     @abstractmethod
     def statuses(self) -> dict[str, Any]:
@@ -108,14 +108,16 @@ class Product(AbstractContextManager["Product"], ABC):
 
     def settled(self, limit_seconds: float = REST_SECONDS) -> None:
         """Return when all that follows from what happened has happened. Raises RuntimeError after the limit."""
-        wait_until(self._rests, limit_seconds, lambda: f"not at rest: {self._restless()}")
+        wait_until(self._rests, limit_seconds, lambda: f"not at rest: {self._restless(self.ends())}")
 
     def _rests(self) -> bool:
-        ends = self.ends()
-        return not self._restless(ends) and self.ends() == ends
+        try:
+            return not self._restless(ends := self.ends()) and self.ends() == ends
+        except Unreadable:
+            return False
 
-    def _restless(self, ends: Mapping[str, int] | None = None) -> list[str]:
-        ends, statuses = self.ends() if ends is None else ends, self.statuses()
+    def _restless(self, ends: Mapping[str, int]) -> list[str]:
+        statuses = self.statuses()
         return [f"{name}: {statuses.get(name)}" for name in SERVICES if not _at_rest(statuses.get(name), ends)]
 
     def run(self, service: str, *arguments: str) -> str:

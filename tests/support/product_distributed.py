@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Self
 
 from qm_service.clock import FileClock, WallClock
@@ -83,8 +84,11 @@ class Distributed(Product):
         self.clock.advance(by)
         self.settled()
 
-    def drop(self, service: str) -> None:
+    def drop(self, *services: str) -> None:
         """See `Product.drop`: by the command `replay`."""
+        at_once(partial(self._drop, service) for service in services)
+
+    def _drop(self, service: str) -> None:
         self.parts[service].stop()
         self.postgres.drop(service)
         self.postgres.database(service)

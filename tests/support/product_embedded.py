@@ -72,9 +72,9 @@ class Embedded(Product):
         with self.client() as operator:
             operator.call("POST", "/sim/clock", {"advance": f"PT{by.total_seconds():f}S"})
 
-    def drop(self, service: str) -> None:
+    def drop(self, *services: str) -> None:
         """See `Product.drop`: the product itself rebuilds a database that is missing."""
         self.product.stop()
-        for file in self.data.glob(f"{service}.sqlite*"):
+        for file in [file for service in services for file in self.data.glob(f"{service}.sqlite*")]:
             file.unlink()
         self.product.start()

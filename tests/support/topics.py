@@ -19,7 +19,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they mean t
 TOPICS = ("directory", "orders", "admissions", "quotas", "allocations", "fleet", "environments", "usage")
 PARTITIONS = 12
 _SECONDS = 20.0
+_ASK_SECONDS = 5.0
 _PLACES = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
+
+
+class Unreadable(Exception):
+    """The broker does not tell now."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,15 @@ class Fact:
 
 
 def ends_of_kafka(servers: str) -> dict[str, int]:
-    """Return how many records each topic has, all partitions together. Raises KafkaException."""
+    """Return how many records each topic has, all partitions together. Raises Unreadable."""
     wanted = {TopicPartition(*place): OffsetSpec.latest() for place in _PLACES}  # type: ignore[no-untyped-call]  # theirs
     ends = dict.fromkeys(TOPICS, 0)
-    for place, answer in _asker(servers).list_offsets(wanted, request_timeout=_SECONDS).items():
-        ends[place.topic] += answer.result().offset
+    try:
+        for place, answer in _asker(servers).list_offsets(wanted, request_timeout=_ASK_SECONDS).items():
+            ends[place.topic] += answer.result().offset
+    except KafkaException as error:
+        _asker.cache_clear()  # it goes on believing in the leader that was
+        raise Unreadable from error
     return ends
 
 

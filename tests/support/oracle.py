@@ -1,0 +1,68 @@
+"""What each order is to be billed, by arithmetic of its own over the instants in the facts."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from tests.support.topics import Fact
+
+_BILL_ENDS = {
+    "order.cancel_requested": "requested_at",
+    "order.release_requested": "requested_at",
+    "order.expired": "expired_at",
+    "environment.failed": "failed_at",
+    "environment.quarantined": "quarantined_at",
+}
+Usage = Counter[tuple[str, str]]
+"""Card-microseconds by (meter, accelerator); only what is not zero."""
+
+
+def misbilled(orders: Mapping[str, Sequence[Fact]]) -> Iterator[str]:
+    """Compare what is recorded of each order that gave its cards back with what its instants say."""
+    for order, facts in orders.items():
+        if (said := recorded(facts)) != (right := billed(facts)):
+            yield f"order {order}: recorded {dict(said)}, right is {dict(right)}"
+
+
+def billed(facts: Sequence[Fact]) -> Usage:
+    """Return the usage of an order that gave its cards back: held while it had them, billable from READY to its end."""
+    usage: Usage = Counter()
+    allocated, returned = (
+        _at(facts, "allocation.allocated", "allocated_at"),
+        _at(facts, "allocation.returned", "returned_at"),
+    )
+    ready = _at(facts, "environment.ready", "ready_at")
+    ends = [at for kind, name in _BILL_ENDS.items() if (at := _at(facts, kind, name))]
+    for accelerator, cards in _cards(facts).items():
+        if allocated and returned:
+            usage["held", accelerator] = cards * _us(allocated, returned)
+        if ready and ends:
+            usage["billable", accelerator] = cards * _us(ready, min([*ends, returned] if returned else ends))
+    return +usage
+
+
+def recorded(facts: Sequence[Fact]) -> Usage:
+    """Return what the topic `usage` says of an order."""
+    usage: Usage = Counter()
+    for fact in facts:
+        sign = {"usage.recorded": 1, "usage.corrected": -1}.get(fact.type, 0)
+        if sign:
+            usage[fact.data["meter"], fact.data["accelerator"]] += sign * fact.data["card_us"]
+    return +usage
+
+
+def _cards(facts: Sequence[Fact]) -> Counter[str]:
+    cards: Counter[str] = Counter()
+    for fact in facts:
+        if fact.type == "allocation.allocated":
+            for unit in fact.data["units"]:
+                cards[unit["accelerator"]] += len(unit["cards"])
+    return cards
+
+
+def _at(facts: Sequence[Fact], kind: str, name: str) -> datetime | None:
+    return min((datetime.fromisoformat(fact.data[name]) for fact in facts if fact.type == kind), default=None)
+
+
+def _us(start: datetime, end: datetime) -> int:
+    return max(end - start, timedelta(0)) // timedelta(microseconds=1)
