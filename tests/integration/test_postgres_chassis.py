@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from qm_events import Event, new_event
 from qm_events.catalog import OrderCancelRequested
 from qm_events.registry import TOPICS
 from qm_service.clock import ManualClock, WallClock
 from qm_service.commands import Cause, Unavailable, VersionConflict
-from qm_service.database import Database
+from qm_service.database import Database, DatabaseUnavailable
 from qm_service.log import Record, first_positions
 from qm_service.log_memory import MemoryLog
 from qm_service.rebuild import rebuild
@@ -113,6 +114,70 @@ async def test_of_two_writers_with_one_expected_version_one_wins_and_no_hole_is_
                 await store.append(tx, "order/o1", ANY, [fact("order/o1", 7)])
         async with database.read() as tx:
             assert [event.version for event in await store.load(tx, "order/o1")] == [1]
+
+
+async def test_processes_that_start_at_once_make_the_tables_once(database_url: str) -> None:
+    processes = [Database(database_url) for _ in range(4)]
+    await asyncio.gather(*(create(process, schema_of(CATALOG)) for process in processes))
+    async with processes[0].read() as tx:
+        assert (await tx.execute(schema_of(CATALOG).events.select())).all() == []
+    for process in processes:
+        await process.close()
+
+
+async def answer(database: Database, question: str = "SELECT 1") -> object:
+    """Return what a small question comes to."""
+    try:
+        async with database.read() as tx:
+            return (await tx.execute(text(question))).scalar_one()
+    except DatabaseUnavailable as error:
+        return str(error)
+
+
+async def refusal(database: Database) -> object:
+    """Return what a server says as soon as it does not answer any more."""
+    async with asyncio.timeout(20):
+        while (found := await answer(database)) == 1:  # noqa: ASYNC110  # a server has no event
+            await asyncio.sleep(0.01)
+    return found
+
+
+async def test_a_server_that_lets_nobody_in_is_unavailable_not_broken(database_url: str) -> None:
+    server = database_url.rpartition("/")[0]
+    admin, missing = Database(database_url), Database(f"{server}/missing")
+    nobody = Database(database_url.replace("quartermaster@", "poor@"))
+    assert "does not exist" in str(await answer(missing))
+    assert "does not exist" in str(await answer(nobody))
+    async with admin.write() as tx:
+        await tx.execute(text("CREATE ROLE poor LOGIN CONNECTION LIMIT 0"))
+    assert "too many connections" in str(await answer(nobody))
+    async with admin.write() as tx:
+        await tx.execute(text("ALTER ROLE poor CONNECTION LIMIT 1"))
+    assert await answer(nobody) == 1
+    assert "terminating" in str(await answer(nobody, "SELECT pg_terminate_backend(pg_backend_pid(), 5000)"))
+    assert await answer(nobody) == 1
+    for database in (nobody, missing):
+        await database.close()
+    async with admin.write() as tx:
+        await tx.execute(text("DROP ROLE poor"))
+    await admin.close()
+
+
+async def test_a_server_that_shuts_down_is_unavailable_until_it_is_back() -> None:
+    with Postgres() as server:
+        url = server.database("moody")
+        holding, asking = Database(url), Database(url)
+        async with holding.read() as tx:
+            assert (await tx.execute(text("SELECT 1"))).scalar_one() == 1
+            server.let_go()
+            assert "shutting down" in str(await refusal(asking))
+        await holding.close()
+        restarted = asyncio.create_task(asyncio.to_thread(server.restart))
+        while not restarted.done():
+            assert isinstance(await answer(asking), str | int)
+            await asyncio.sleep(0.01)
+        assert await answer(asking) == 1
+        await asking.close()
 
 
 async def test_services_walk_rebuild_and_swap_a_projection(postgres: Postgres) -> None:

@@ -77,6 +77,11 @@ class Server(AbstractContextManager["Server"]):
         self.kill9()
         return self.start()
 
+    def let_go(self) -> None:
+        """Ask it to take nobody new, and to end when the last one who is connected has gone."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
     def pause(self) -> None:
         """Stop its clock: connections stay open, nothing answers."""
         if self._process is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
@@ -16,6 +16,11 @@ from qm_service import sqlite_driver
 
 _DOWN = (OperationalError, InterfaceError, InternalError, PoolTimeout, OSError, TimeoutError)
 """What says that the database, not the statement, is at fault."""
+_SERVER_SETTINGS = {"idle_in_transaction_session_timeout": "30s"}
+"""A process that was paused in the middle of a transaction must not hold the others up for as long."""
+_DOWN_STATES = ("08", "28", "3D", "40", "53", "55", "57", "58", "25P03")
+"""The same in SQLSTATEs: no connection, nobody is let in, no such database, a deadlock, no resources, in use, stopped by
+an operator, I/O, a transaction that was idle for too long."""
 
 
 class DatabaseUnavailable(Exception):
@@ -35,7 +40,7 @@ class Database:
         # SQLite lets one write at a time; those of this process take turns instead of trying until they may.
         self._turn = asyncio.Lock() if self.sqlite else None
         if not self.sqlite:
-            options["connect_args"] = {"timeout": 5.0, "command_timeout": 60.0}
+            options["connect_args"] = {"timeout": 5.0, "command_timeout": 60.0, "server_settings": _SERVER_SETTINGS}
         else:
             options["async_creator"] = _opener(parsed.database or ":memory:")
             if parsed.database in (None, "", ":memory:"):
@@ -77,6 +82,10 @@ class Database:
                 async with connection.begin():
                     yield connection
         except _DOWN as error:
+            raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+        except DBAPIError as error:
+            if not str(getattr(error.orig, "sqlstate", "")).startswith(_DOWN_STATES):
+                raise
             raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
