@@ -17,6 +17,7 @@ class Lag:
     """How far behind a topic the writer is."""
 
     events: int
+    """Records that were not handled yet, also those that nobody can read while a foreign transaction is open."""
     age_seconds: float
     """How long the next record has been known to wait; 0 when there is none."""
 
@@ -51,8 +52,12 @@ class Watch:
     log: EventLog
     _errors: dict[str, str] = field(default_factory=dict)
     _ends: Position = field(default_factory=dict)
+    _blocked: Position = field(default_factory=dict)
     _position: Position = field(default_factory=dict)
     _behind: dict[str, float] = field(default_factory=dict)
+    """Topic -> since when something waits there."""
+    _readable: float | None = None
+    """Since when there is something that could be read."""
     _progress: float = field(default_factory=monotonic)
 
     def trouble(self, where: str, error: Exception) -> None:
@@ -67,30 +72,41 @@ class Watch:
         """Note that the writer finished a batch."""
         self._progress = monotonic()
         self._position = dict(position)
-        self._look()
+        self._compare()
 
     async def run(self) -> None:
         """Look at the ends of the topics from time to time."""
         while True:
-            try:
-                self._ends = await self.log.ends([topic.name for topic in self.plan.inputs])
-                self._look()
-                self.well("watch")
-            except LogUnavailable as error:
-                self.trouble("watch", error)
+            await self.look()
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _look(self) -> None:
-        for topic, events in self._lags().items():
-            if events:
-                self._behind.setdefault(topic, monotonic())
-            else:
-                self._behind.pop(topic, None)
+    async def look(self) -> None:
+        """Look at the ends of the topics."""
+        try:
+            self._ends = await self.log.ends([topic.name for topic in self.plan.inputs])
+            self._blocked = await self.log.blocked()
+        except LogUnavailable as error:
+            self.trouble("watch", error)
+        else:
+            self._compare()
+            self.well("watch")
 
-    def _lags(self) -> dict[str, int]:
+    def _compare(self) -> None:
+        now, unread = monotonic(), self._unread()
+        waiting = {topic for topic, events in self._lags(unread).items() if events}
+        self._behind = {topic: self._behind.get(topic, now) for topic in waiting}
+        self._readable = (self._readable or now) if any(unread.values()) else None
+
+    def _unread(self) -> Position:
+        return {place: max(end - self._position.get(place, end), 0) for place, end in self._ends.items()}
+
+    def _lags(self, unread: Position) -> dict[str, int]:
         lags = {topic.name: 0 for topic in self.plan.inputs}
-        for place, end in self._ends.items():
-            lags[place[0]] += max(end - self._position.get(place, end), 0)
+        for places in (unread, self._blocked):
+            for (topic, _), events in places.items():
+                # Another reader of the same log may have other topics blocked.
+                if topic in lags:
+                    lags[topic] += events
         return lags
 
     def _read(self) -> dict[str, int]:
@@ -106,10 +122,11 @@ class Watch:
         now = monotonic()
         lag = {
             topic: Lag(events, now - self._behind.get(topic, now) if events else 0.0)
-            for topic, events in self._lags().items()
+            for topic, events in self._lags(self._unread()).items()
         }
         errors = dict(self._errors) | ({"writer": failure} if failure else {})
-        stuck = any(one.age_seconds > _STUCK_SECONDS for one in lag.values()) and now - self._progress > _STUCK_SECONDS
+        # What a foreign transaction holds back is lag, but no fault of this process.
+        stuck = now - max(self._readable or now, self._progress) > _STUCK_SECONDS
         return Status(
             service=self.plan.definition.name,
             ready=not errors and not stuck and not halted,
