@@ -19,8 +19,8 @@ _DOWN = (OperationalError, InterfaceError, InternalError, PoolTimeout, OSError, 
 _SERVER_SETTINGS = {"idle_in_transaction_session_timeout": "30s"}
 """A process that was paused in the middle of a transaction must not hold the others up for as long."""
 _DOWN_STATES = ("08", "28", "3D", "40", "53", "55", "57", "58", "25P03")
-"""The same in SQLSTATEs: no connection, nobody is let in, no such database, a deadlock, no resources, in use, stopped by
-an operator, I/O, a transaction that was idle for too long."""
+"""The same in SQLSTATEs: no connection, nobody is let in, no such database, a deadlock, no resources, in use, stopped
+by an operator, I/O, a transaction that was idle for too long."""
 
 
 class DatabaseUnavailable(Exception):
