@@ -122,6 +122,7 @@ def _commands(runtime: Runtime) -> APIRouter:
 
     async def command(access: Access, order: str, wanted: Command) -> Response:
         record = await readable(runtime, access, order)
+        _check_report(record, wanted)
         cause = access.cause(record.tenant, record.project, order)
         await runtime.execute(act(wanted, record.tenant, record.project), cause, expected_version=access.if_match)
         return await _record(runtime, order, 202)
@@ -131,7 +132,12 @@ def _commands(runtime: Runtime) -> APIRouter:
         """End an order that is wanted no more; lawful in every phase, and once ended nothing happens."""
         return await command(access, order, Cancel(order, form.reason if form else ""))
 
-    @router.post("/orders/{order}/release", status_code=202, responses=problems(*_ENDING), response_model=RecordView)
+    @router.post(
+        "/orders/{order}/release",
+        status_code=202,
+        responses=problems(*_ENDING, UnknownReference),
+        response_model=RecordView,
+    )
     async def release_order(order: str, access: Access, form: ReleaseForm | None = None) -> Response:
         """Give an environment back, with a report where a card was at fault; billing stops now."""
         return await command(access, order, Release(order, form.fault if form else None))
@@ -147,6 +153,15 @@ def _commands(runtime: Runtime) -> APIRouter:
         return await command(access, order, Extend(order, form.expires_at))
 
     return router
+
+
+def _check_report(record: Record, wanted: Command) -> None:
+    """Refuse a report on a card that the order does not have: it would speak against all the others."""
+    if isinstance(wanted, Release) and wanted.fault is not None and wanted.fault.card is not None:
+        cards = [card for unit in record.placed.units for card in unit.cards]
+        if wanted.fault.card not in cards:
+            detail = f"The order does not have the card {wanted.fault.card}."
+            raise UnknownReference(detail, field="fault.card", choices=cards)
 
 
 async def _record(runtime: Runtime, order: str, status: int) -> Response:

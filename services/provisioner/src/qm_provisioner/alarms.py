@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush
 
 from qm_service.clock import Clock
 
 _LOOK_SECONDS = 1.0
-"""How late an alarm may ring that was set while another was waited for."""
+"""How late an alarm may ring where the clock was moved without telling those who wait."""
+_NEVER = datetime.max.replace(tzinfo=UTC)
 _SLACK = 1_000
 """Cancelled alarms that may lie in the heap."""
 
@@ -35,6 +36,8 @@ class Alarms:
         self._cancelled = 0
         self._sleepers: set[Alarm] = set()
         self._nudge = asyncio.Event()
+        self._awaited: datetime | None = None
+        """The instant for which the clock is asked right now; None while nobody asks."""
 
     def now(self) -> datetime:
         """Return the instant of the clock."""
@@ -44,6 +47,8 @@ class Alarms:
         """Call `ring` once the clock shows `at` or later."""
         alarm = Alarm(at, ring)
         heappush(self._heap, alarm)
+        if self._heap[0] is alarm:
+            self._nudge.set()
         return alarm
 
     def cancel(self, alarm: Alarm) -> None:
@@ -64,7 +69,6 @@ class Alarms:
         reached = asyncio.Event()
         alarm = self.set(at, reached.set)
         self._sleepers.add(alarm)
-        self._nudge.set()
         try:
             await reached.wait()
         finally:
@@ -75,6 +79,10 @@ class Alarms:
         """Return how many wait in `until` for an instant that is still to come."""
         now = self.now()
         return sum(alarm.at > now for alarm in self._sleepers)
+
+    def in_step(self) -> bool:
+        """Tell whether the clock is asked for the earliest alarm: else whoever moves it would pass that instant by."""
+        return self._awaited is not None and (not self._heap or self._heap[0].at >= self._awaited)
 
     async def run(self) -> None:
         """Ring what is due, for ever."""
@@ -94,14 +102,17 @@ class Alarms:
                 ring()
 
     async def _wait(self, until: datetime | None) -> None:
-        """Wait for the instant, for a move of the clock or for another sleeper."""
+        """Wait for the instant, for a move of the clock or for an earlier alarm."""
         waits = [
             asyncio.ensure_future(self._clock.wait(until, _LOOK_SECONDS)),
             asyncio.ensure_future(self._nudge.wait()),
         ]
         try:
+            await asyncio.sleep(0)  # now the clock has been asked
+            self._awaited = until or _NEVER
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._awaited = None
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)

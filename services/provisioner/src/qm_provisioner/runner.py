@@ -80,7 +80,9 @@ class Runner:
         except Unavailable:
             return not self._flows
         waiting = self._outside.alarms.asleep() + sum(one.slots.queued for one in self._outside.backends.values())
-        return len(self._flows) <= waiting and not any(flow.scope.breaking for flow in self._flows.values())
+        if len(self._flows) > waiting or any(flow.scope.breaking for flow in self._flows.values()):
+            return False
+        return self._outside.alarms.in_step()
 
     # ---- what calls for work
 

@@ -15,7 +15,18 @@ from typing import Any
 
 from qm_events.specs import PlacedUnit, Probe
 from qm_provisioner.commands import Proof
-from qm_provisioner.ports import Backend, BackendError, Check, Ref, Secret, Site, Thing, ThingState, Vault
+from qm_provisioner.ports import (
+    Backend,
+    BackendError,
+    BackendRefused,
+    Check,
+    Ref,
+    Secret,
+    Site,
+    Thing,
+    ThingState,
+    Vault,
+)
 
 Spec = Mapping[str, Any]
 Outputs = dict[str, Any]
@@ -24,6 +35,7 @@ LOGIN = Check("credential_works", through=("access",))
 """Every table has it, and revocation is proven by its failure."""
 HEALTHY = Check("healthy", of_cards=True)
 """The validation of cleaned cards, run by the platform when nobody holds a credential any more."""
+_CHECK_TRIES = 3
 _USABLE = (ThingState.BUILDING, ThingState.ACTIVE)
 
 
@@ -207,8 +219,18 @@ async def run_checks(model: Model, site: Site, backend: Backend, vault: Vault) -
 
 
 async def _checked(check: Check, site: Site, backend: Backend, secret: Secret) -> Probe:
-    try:
-        probe = await backend.probe(check, site, secret)
-    except BackendError as error:
-        probe = Probe(name=check.name, passed=False, detail=str(error))
+    probe = await _probed(check, site, backend, secret)
     return probe.model_copy(update={"detail": secret.redact(probe.detail)})
+
+
+async def _probed(check: Check, site: Site, backend: Backend, secret: Secret) -> Probe:
+    """Ask until there is an answer, a few times: that a check could not be made says nothing of the environment."""
+    last = ""
+    for _ in range(_CHECK_TRIES):
+        try:
+            return await backend.probe(check, site, secret)
+        except BackendRefused as error:
+            return Probe(name=check.name, passed=False, detail=str(error))
+        except BackendError as error:
+            last = str(error)
+    return Probe(name=check.name, passed=False, detail=last)
