@@ -30,7 +30,7 @@ class DatabaseUnavailable(Exception):
 class Database:
     """The engine of `sqlite+aiosqlite:///path` (`:memory:` for none) or `postgresql+asyncpg://…`.
 
-    `durable=False` lets SQLite skip the sync to disk: for databases that may be lost with the machine, as in tests.
+    `durable=False` lets SQLite skip the sync to disk: a killed process loses nothing then, a machine without power may.
     """
 
     def __init__(self, url: str, *, durable: bool = True) -> None:
@@ -42,7 +42,7 @@ class Database:
         if not self.sqlite:
             options["connect_args"] = {"timeout": 5.0, "command_timeout": 60.0, "server_settings": _SERVER_SETTINGS}
         else:
-            options["async_creator"] = _opener(parsed.database or ":memory:")
+            options["async_creator"] = _opener(parsed.database or ":memory:", durable=durable)
             if parsed.database in (None, "", ":memory:"):
                 # One connection is the whole database: whoever holds it, others wait.
                 options |= {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0}
@@ -93,9 +93,9 @@ class Database:
         await self.engine.dispose()
 
 
-def _opener(path: str) -> Callable[[], Awaitable[sqlite_driver.Connection]]:
+def _opener(path: str, *, durable: bool) -> Callable[[], Awaitable[sqlite_driver.Connection]]:
     async def connect() -> sqlite_driver.Connection:
-        return sqlite_driver.Connection(path)
+        return sqlite_driver.Connection(path, waits=durable)
 
     return connect
 

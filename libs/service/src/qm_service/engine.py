@@ -53,8 +53,6 @@ class Engine:
         self.rearm = asyncio.Event()
         """`due` may have changed."""
         self.due: datetime | None = None
-        self.beaten = 0.0
-        """When the lease was last renewed, by `monotonic`."""
         self.lease = Lease(self.schema, database, definition.name, lease_seconds)
         self.inputs = Inputs(self.plan, log)
         self.relay = Relay(self.schema, database, log)
@@ -96,7 +94,7 @@ class Engine:
         await seed(self.plan, self.schema, self.database, self.log, self.writer.writes)
         await self.relay.load()
         self.inputs.reset((await self.writer.load()).positions)
-        self.beaten = monotonic()
+        self.lease.renewed = monotonic()
         self.due = self.writer.due()
         return True
 
@@ -120,8 +118,6 @@ class Engine:
             self.due = self.writer.due()
             self.rearm.set()
             self.watch.progress(self.inputs.position)
-            if done:
-                self.beaten = monotonic()
             return done
 
     async def retry(self, items: Sequence[Input]) -> None:
@@ -134,7 +130,7 @@ class Engine:
     async def beat(self) -> None:
         """Renew the lease. Raises DatabaseUnavailable, LeaseLost."""
         async with self._entered:
-            self.beaten = monotonic()
+            self.lease.renewed = monotonic()
             await self.writer.beat()
 
     def is_due(self) -> bool:
@@ -143,7 +139,7 @@ class Engine:
 
     def dismiss(self, why: str = NOT_THE_WRITER) -> None:
         """Forget everything, and tell those who wait."""
-        self.writer.memory = None
+        self.writer.drop()
         while self.queue:
             if not (command := self.queue.popleft()).answer.done():
                 command.answer.set_exception(Unavailable(why))

@@ -31,6 +31,8 @@ class Input:
     record: Record
     parked: int | None = None
     """Its row among the parked ones."""
+    discard: bool = False
+    """An operator wants it skipped for good."""
     error: str | None = None
     """What it failed with when it was tried."""
     event: Event[Any] | None = None
@@ -54,10 +56,17 @@ class Changes:
     parked: list[dict[str, Any]] = field(default_factory=list)
     unparked: dict[int, str] = field(default_factory=dict)
     """Row among the parked ones -> its stream."""
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    """Rows among the parked ones that failed again, and with what."""
+    discarded: list[dict[str, Any]] = field(default_factory=list)
     halted: dict[tuple[str, int], str] = field(default_factory=dict)
     answers: list[tuple[Command, Outcome | Exception]] = field(default_factory=list)
     unsettled: bool = False
 
     def any(self) -> bool:
         """Tell whether there is something to write."""
-        return bool(self.rows or self.documents or self.seen or self.positions or self.parked or self.unparked)
+        return bool(self.positions or self.seen or self.matters())
+
+    def matters(self) -> bool:
+        """Tell whether there is more to write than how far was read: that may wait, reading again does no harm."""
+        return bool(self.rows or self.documents or self.parked or self.unparked or self.failed)

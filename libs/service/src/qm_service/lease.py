@@ -5,7 +5,7 @@ import os
 import socket
 import time
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from qm_service.clock import new_id
@@ -31,6 +31,10 @@ class Lease:
         self._holder = f"{socket.gethostname()} {os.getpid()} {new_id()}"
         self._watched: tuple[int, int] | None = None
         self._since = 0.0
+        self.renewed = 0.0
+        """When others were told last that we live, by `monotonic`."""
+        mine = (self._table.c.service == service) & (self._table.c.epoch == bindparam("mine"))
+        self._renew = self._table.update().where(mine).values(beat=self._table.c.beat + 1)
 
     async def acquire(self) -> bool:
         """Take the lease if it is free or its holder stopped; ask again until it is. Raises DatabaseUnavailable."""
@@ -62,12 +66,11 @@ class Lease:
 
     async def fence(self, tx: AsyncConnection) -> None:
         """Make the transaction fail unless we are the writer, and tell others that we live. Raises LeaseLost."""
-        table = self._table
-        mine = (table.c.service == self._service) & (table.c.epoch == self.epoch)
         # The row lock of this update also makes a new holder wait until we have committed.
-        done = await tx.execute(table.update().where(mine).values(beat=table.c.beat + 1))
+        done = await tx.execute(self._renew, {"mine": self.epoch})
         if done.rowcount != 1:
             raise LeaseLost(f"epoch {self.epoch} of {self._service} has ended")
+        self.renewed = time.monotonic()
 
     async def release(self) -> None:
         """Let the next one take over at once. Raises DatabaseUnavailable."""

@@ -29,7 +29,6 @@ _OFFSET = (1 << _OFFSET_BITS) - 1
 # `place` is the id of the partition and the offset in one integer: the table needs no other index.
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
-PRAGMA synchronous = FULL;
 PRAGMA wal_autocheckpoint = 4000;
 CREATE TABLE IF NOT EXISTS partitions (
     id INTEGER PRIMARY KEY, topic TEXT NOT NULL, partition INTEGER NOT NULL, head INTEGER NOT NULL DEFAULT 0,
@@ -45,11 +44,15 @@ Row = tuple[int, str, str, int, bytes]
 
 
 class SqliteLog:
-    """An EventLog in the file at `path`. Many processes may share the file; one object serves one event loop."""
+    """An EventLog in the file at `path`. Many processes may share the file; one object serves one event loop.
 
-    def __init__(self, path: Path | str) -> None:
-        self._writer = _FileThread(Path(path))
-        self._reader = _FileThread(Path(path))
+    `durable=False`: no append waits for the disk; a killed process loses nothing then, a machine without power may.
+    """
+
+    def __init__(self, path: Path | str, *, durable: bool = True) -> None:
+        self._writer = _FileThread(_File(Path(path), durable=durable))
+        # A read takes microseconds and waits for nobody; a hop to a thread would take longer.
+        self._reader = _File(Path(path), durable=durable)
         self._ids: dict[str, list[int]] = {}
         self._heads: dict[int, int] = {}
         """What is known without asking the file: other processes may be further."""
@@ -67,7 +70,7 @@ class SqliteLog:
         if self._committing:
             await self._committing
         await self._writer.close()
-        await self._reader.close()
+        self._reader.close()
 
     async def ensure_topics(self, topics: Iterable[Topic]) -> None:
         """Create what is missing. Raises TopicMisconfigured for another number of partitions."""
@@ -111,7 +114,7 @@ class SqliteLog:
 
     async def ends(self, topics: Iterable[str]) -> Position:
         """Return the offset after the last record of every partition."""
-        self._learn(await self._reader.run(_heads))
+        self._learn(self._reader.use(_heads))
         return await self._known_ends(topics)
 
     async def starts(self, topics: Iterable[str]) -> Position:
@@ -124,7 +127,7 @@ class SqliteLog:
 
     async def _partitions(self, topic: str) -> list[int]:
         if topic not in self._ids:
-            if not (found := await self._reader.run(_partition_ids, topic)):
+            if not (found := self._reader.use(_partition_ids, topic)):
                 raise LogUnavailable(f"topic {topic} is missing")
             self._ids[topic] = found
         return self._ids[topic]
@@ -143,7 +146,7 @@ class SqliteLog:
             (topic, partition, (self._ids[topic][partition] << _OFFSET_BITS) + position[topic, partition], count)
             for (topic, partition), count in shares(position, ends, limit, self._turn).items()
         ]
-        return await self._reader.run(_records, wanted) if wanted else []
+        return self._reader.use(_records, wanted) if wanted else []
 
     async def _commit(self) -> None:
         while self._waiting:
@@ -167,42 +170,53 @@ def _settled(position: Position, ends: Position) -> bool:
     return max(behind, default=0) > 0 and min(behind) >= 0
 
 
-class _FileThread:
-    """A thread with a connection of its own, opened when needed and again after an error."""
+class _File:
+    """A connection, opened when needed and again after an error."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, durable: bool) -> None:
+        self.path = path
+        self._synchronous = "FULL" if durable else "OFF"
         self._db: sqlite3.Connection | None = None
+
+    def use(self, work: Callable[..., T], *args: object) -> T:
+        """Return `work(connection, *args)`. Raises LogUnavailable."""
+        try:
+            if self._db is None:
+                self._db = _open(self.path)
+                self._db.execute(f"PRAGMA synchronous = {self._synchronous}")
+            return work(self._db, *args)
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise LogUnavailable(f"{self.path}: {error}") from error
+
+    def close(self) -> None:
+        """Let go of the file; what was not committed is gone."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+class _FileThread:
+    """A file in a thread of its own: its users wait for the disk, the loop does not."""
+
+    def __init__(self, file: _File) -> None:
+        self._file = file
         self._thread = ThreadPoolExecutor(1, "log")
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Return `work(connection, *args)`. Raises LogUnavailable, at the latest after LIMIT_SECONDS."""
         try:
-            return await asyncio.wait_for(self._submit(self._use, work, *args), LIMIT_SECONDS)
+            return await asyncio.wait_for(self._submit(self._file.use, work, *args), LIMIT_SECONDS)
         except TimeoutError as error:
-            raise LogUnavailable(f"{self._path} does not answer") from error
+            raise LogUnavailable(f"{self._file.path} does not answer") from error
 
     async def close(self) -> None:
-        """Let go of the file; what was not committed is gone."""
-        await self._submit(self._drop)
+        """Let go of the file."""
+        await self._submit(self._file.close)
         self._thread.shutdown()
 
     def _submit(self, work: Callable[..., T], *args: object) -> "asyncio.Future[T]":
         return asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
-
-    def _use(self, work: Callable[..., T], *args: object) -> T:
-        try:
-            if self._db is None:
-                self._db = _open(self._path)
-            return work(self._db, *args)
-        except (sqlite3.Error, OSError) as error:
-            self._drop()
-            raise LogUnavailable(f"{self._path}: {error}") from error
-
-    def _drop(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
 
 
 def _open(path: Path) -> sqlite3.Connection:

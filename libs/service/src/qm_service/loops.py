@@ -156,7 +156,7 @@ class Loops:
             if engine.is_due() and (engine.due != served or monotonic() >= again):
                 served, again = engine.due, monotonic() + _AGAIN_SECONDS
                 engine.wake.set()
-            if monotonic() - engine.beaten >= interval:
+            if monotonic() - engine.lease.renewed >= interval:
                 await engine.beat()
 
     async def _redrive(self) -> None:

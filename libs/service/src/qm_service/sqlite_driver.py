@@ -19,12 +19,16 @@ _RETRY_SECONDS = 0.002
 
 
 class Connection:
-    """A connection that belongs to one task at a time. Transactions begin by statement."""
+    """A connection that belongs to one task at a time. Transactions begin by statement.
 
-    def __init__(self, path: str) -> None:
+    `waits`: a commit waits for the disk, so it is not for the loop.
+    """
+
+    def __init__(self, path: str, *, waits: bool) -> None:
         self._connection = self._db = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+        self._waits = waits
         self._writes = False
         self._committing: asyncio.Future[None] | None = None
 
@@ -53,8 +57,9 @@ class Connection:
         return True
 
     async def commit(self) -> None:
-        """End the transaction; what it wrote is on the disk."""
-        if not self._writes:
+        """End the transaction; what it wrote is on the disk, where this connection waits for it."""
+        if not (self._writes and self._waits):
+            self._writes = False
             self._db.commit()
             return
         self._writes = False

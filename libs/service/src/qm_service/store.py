@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, func, literal_column, select
+from sqlalchemy import BigInteger, ColumnElement, Integer, Select, bindparam, func, literal_column, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -61,6 +61,7 @@ class SqlEventStore:
             bindparam("xid") if self._sqlite else literal_column("pg_current_xact_id()::text::bigint")
         )
         self._insert = self._events.insert().values(xid=xid)
+        self._after = self._following()
 
     async def insert(self, tx: AsyncConnection, rows: Sequence[dict[str, Any]]) -> None:
         """Insert rows of `row_of`. Raises IntegrityError where a version exists."""
@@ -118,26 +119,31 @@ class SqlEventStore:
 
     async def after(self, tx: AsyncConnection, cursor: Cursor, limit: int) -> list[Stored]:
         """Return the next facts in the order of the relay: nothing that is committed later can sort before them."""
-        c = self._events.c
-        query = select(c.xid, c.id, c.topic, c.stream, c.version, c.type, c.time, c.value, c.traceparent)
-        if self._sqlite:
-            query = query.where(c.id > cursor[1]).order_by(c.id)
-        else:
-            settled: ColumnElement[int] = literal_column("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-            query = query.where(c.xid < settled, *self._beyond(cursor)).order_by(c.xid, c.id)
-        return [Stored((row.xid, row.id), _message(row)) for row in await tx.execute(query.limit(limit))]
+        place = {"id_": cursor[1]} if self._sqlite else {"xid_": cursor[0], "id_": cursor[1]}
+        rows = await tx.execute(self._after, {**place, "limit_": limit})
+        return [Stored((row.xid, row.id), _message(row)) for row in rows]
 
     async def blocked(self, tx: AsyncConnection, cursor: Cursor) -> bool:
         """Tell whether facts are committed that `after` keeps back: an open transaction, of any database of the
         server, may still sort before them."""
         if self._sqlite:
             return False
-        left = select(self._events.c.id).where(*self._beyond(cursor)).limit(1)
-        return (await tx.execute(left)).first() is not None
+        left = select(self._events.c.id).where(*self._beyond()).limit(1)
+        return (await tx.execute(left, {"xid_": cursor[0], "id_": cursor[1]})).first() is not None
 
-    def _beyond(self, cursor: Cursor) -> tuple[ColumnElement[bool], ...]:
-        c, (xid, id_) = self._events.c, cursor
+    def _beyond(self) -> tuple[ColumnElement[bool], ...]:
+        c, xid, id_ = self._events.c, bindparam("xid_", type_=BigInteger), bindparam("id_", type_=BigInteger)
         return c.xid >= xid, (c.xid > xid) | ((c.xid == xid) & (c.id > id_))
+
+    def _following(self) -> Select[Any]:
+        c = self._events.c
+        query = select(c.xid, c.id, c.topic, c.stream, c.version, c.type, c.time, c.value, c.traceparent)
+        if self._sqlite:
+            query = query.where(c.id > bindparam("id_", type_=BigInteger)).order_by(c.id)
+        else:
+            settled: ColumnElement[int] = literal_column("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+            query = query.where(c.xid < settled, *self._beyond()).order_by(c.xid, c.id)
+        return query.limit(bindparam("limit_", type_=Integer))
 
 
 def _message(row: Any) -> Message:

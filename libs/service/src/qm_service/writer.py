@@ -28,6 +28,8 @@ _NO_RULE = (DatabaseUnavailable, LeaseLost)
 """Failures for which no item is to blame."""
 _CAPACITY = 20_000
 """Entries of each cache."""
+_LATE = 1_000
+"""Streams of which only the position has moved; when there are more, it is written."""
 
 
 class Writer:
@@ -61,6 +63,8 @@ class Writer:
         self._relay = relay
         self._inputs = inputs
         self._policy = policy
+        self._late = Changes()
+        """Positions that are written with the next change, or with the next beat: most facts concern few services."""
 
     async def load(self) -> Memory:
         """Fill the memory from the database, if it is not. Raises DatabaseUnavailable."""
@@ -68,8 +72,14 @@ class Writer:
             memory = Memory(self._plan, self._schema, self.store, _CAPACITY)
             async with self._database.read() as tx:
                 await load_memory(tx, memory)
+            memory.positions |= self._late.positions
+            memory.seen |= self._late.seen
             self.memory = memory
         return self.memory
+
+    def drop(self) -> None:
+        """Forget everything: another process may be the writer by the time of the next `load`."""
+        self.memory, self._late = None, Changes()
 
     def context(self) -> Context:
         """Return what a decision would see now. Raises Unavailable."""
@@ -162,6 +172,11 @@ class Writer:
         self.unsettled = changes.unsettled
         if not changes.any():
             return
+        late = Changes(seen=self._late.seen | changes.seen, positions=self._late.positions | changes.positions)
+        if not changes.matters() and len(late.seen) < _LATE:
+            self._late = late
+            return
+        changes.seen, changes.positions = late.seen, late.positions
         async with self._database.write() as tx:
             await self._lease.fence(tx)
             await self.writes.changes(tx, changes)
@@ -170,7 +185,7 @@ class Writer:
                 await self.writes.cursor(tx, RELAY, cursor)
             freed = set(changes.unparked.values())
             freed -= await still_parked(tx, self._schema, list(freed))
-        self._relay.saved = cursor
+        self._relay.saved, self._late = cursor, Changes()
         if self.memory is not None:
             self.memory.parked -= freed
             self.memory.shrink()
@@ -193,10 +208,11 @@ class Writer:
                     _log.exception("a listener failed")
 
     async def beat(self) -> None:
-        """Renew the lease, and save where the relay is. Raises DatabaseUnavailable, LeaseLost."""
+        """Renew the lease, and save where relay and inputs are. Raises DatabaseUnavailable, LeaseLost."""
         async with self._database.write() as tx:
             await self._lease.fence(tx)
+            await self.writes.changes(tx, self._late)
             cursor = self._relay.cursor
             if cursor != self._relay.saved:
                 await self.writes.cursor(tx, RELAY, cursor)
-        self._relay.saved = cursor
+        self._relay.saved, self._late = cursor, Changes()

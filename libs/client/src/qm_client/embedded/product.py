@@ -22,7 +22,7 @@ import qm_scheduler.settings
 from qm_client.embedded.settle import settled
 from qm_client.embedded.sim import sim_routes
 from qm_events import TOPICS, topics_of
-from qm_service.clock import Clock
+from qm_service.clock import Clock, ManualClock
 from qm_service.database import Database
 from qm_service.directory import SUBJECTS
 from qm_service.http import create_app
@@ -64,7 +64,7 @@ def build(data: Path, clock: Clock, *, host: str = "127.0.0.1", port: int = 8080
     LocalIssuer.check_bind(host)
     issuer = LocalIssuer(data / "issuer.pem", f"http://{host}:{port}")
     tokens = TokenVerifier(f"http://{host}:{port}", "quartermaster", KeyRing(issuer.fetch))
-    log = SqliteLog(data / "log.sqlite")
+    log = SqliteLog(data / "log.sqlite", durable=_durable(clock))
     services = [_build(name, data, log, clock, tokens) for name in BUILDERS]
     catalog = services[0].runtime
 
@@ -90,8 +90,13 @@ def _build(name: str, data: Path, log: EventLog, clock: Clock, tokens: TokenVeri
             "credential_keys_path": data / "credential-keys",
         },
     }
-    database = Database(f"sqlite+aiosqlite:///{_database_file(data, name)}")
+    database = Database(f"sqlite+aiosqlite:///{_database_file(data, name)}", durable=_durable(clock))
     return build_service(Kit(database, log, clock, settings(**own.get(name, {})), tokens))
+
+
+def _durable(clock: Clock) -> bool:
+    """Tell whether what is acknowledged must outlast a power cut: what happens on a clock moved by hand is a play."""
+    return not isinstance(clock, ManualClock)
 
 
 class FolderInUse(Exception):
