@@ -16,7 +16,7 @@ from qm_service.database import Database, DatabaseUnavailable
 from qm_service.items import Changes, Command, Input, Item
 from qm_service.memory import Key, Memory, Stream, Target
 from qm_service.model import Act, Context, Rejected
-from qm_service.park import WAITS, ParkPolicy, parked_row
+from qm_service.park import WAITS, ParkPolicy, failed_row, parked_row
 from qm_service.store import row_of
 from qm_service.trace import consumed
 
@@ -46,10 +46,8 @@ class Batch:
     async def run(self, items: Sequence[Item], *, settle: bool = True) -> Changes:
         """Handle all items in order, then settle. Raises what a rule raised; `current` tells at which item."""
         for item in items:
-            self.current = item
             if isinstance(item, Input):
                 self._open(item)
-        self.current = None
         await self._prefetch(items)
         for item in items:
             self.current = item
@@ -66,12 +64,15 @@ class Batch:
 
     def _open(self, item: Input) -> None:
         """Decode what a rule here handles, and ask the reaction which streams it is about."""
-        if item.error is not None or not self._plan.handles(item.record.type):
+        if item.error is not None or item.discard or not self._plan.handles(item.record.type):
             return
-        item.event = decode(item.record.value, item.record.type)
-        item.targets = self._memory.targets(item.event)
-        reaction = self._plan.reactions.get(item.event.data.wire_type)
-        item.acts = tuple(reaction(item.event)) if reaction else ()
+        try:
+            item.event = decode(item.record.value, item.record.type)
+            item.targets = self._memory.targets(item.event)
+            reaction = self._plan.reactions.get(item.event.data.wire_type)
+            item.acts = tuple(reaction(item.event)) if reaction else ()
+        except Exception as error:
+            item.fail(error)
 
     async def _prefetch(self, items: Sequence[Item]) -> None:
         acts: list[Act] = []
@@ -142,12 +143,17 @@ class Batch:
 
     async def _redrive(self, item: Input, row: int) -> None:
         """Try a parked record again; the position of its partition is far beyond it and stays."""
-        last = self._memory.seen[item.record.subject]
-        if item.error is not None or item.record.version > last + 1:
+        record, last = item.record, self._memory.seen[item.record.subject]
+        if record.version > last + 1:
             return
-        if item.record.version == last + 1:
+        if record.version == last + 1:
+            if item.error is not None:
+                self._changes.failed.append(failed_row(row, item.error))
+                return
             await self._fact(item)
-        self._changes.unparked[row] = item.record.subject
+            if item.discard:
+                self._changes.discarded.append({"stream": record.subject, "version": record.version})
+        self._changes.unparked[row] = record.subject
 
     async def _fact(self, item: Input) -> None:
         record = item.record

@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -25,7 +26,7 @@ from qm_service.log_memory import MemoryLog
 from qm_service.log_url import log_from
 from qm_service.rebuild import Busy, rebuild
 from qm_service.redrive import Which, ask
-from qm_service.refold import BrokenHistory
+from qm_service.refold import BrokenHistory, first_parked
 from qm_service.replay import LogBehind, NotEmpty, replay, verify
 from qm_service.schema import schema_of
 from qm_service.service import Kit, Service
@@ -85,9 +86,13 @@ def commands(name: str, build: Build, settings: type[Settings]) -> typer.Typer:
     def redrive_command(
         stream: Annotated[str | None, typer.Option(help="Only those of this stream")] = None,
         wire: Annotated[str | None, typer.Option("--type", help="Of streams with one of this type")] = None,
+        discard: Annotated[
+            str | None,
+            typer.Option(metavar="STREAM", help="Skip the first of this stream for good, try the others"),
+        ] = None,
     ) -> None:
         """Ask the running service to try parked records again, in the order of each stream."""
-        run_loop(_redrive(build, load(settings), Which(stream, wire)))
+        run_loop(_redrive(build, load(settings), Which(discard or stream, wire), discard=discard is not None))
 
     @app.command("openapi")
     def openapi_command() -> None:
@@ -190,10 +195,16 @@ async def _parked(build: Build, settings: Settings) -> None:
                 typer.echo(f"{row.parked_at.isoformat()} {place} {row.stream}@{row.version} {row.type}: {row.error}")
 
 
-async def _redrive(build: Build, settings: Settings, which: Which) -> None:
+async def _redrive(build: Build, settings: Settings, which: Which, *, discard: bool) -> None:
     async with opened(settings) as kit:
-        count = await ask(kit.database, build(kit).runtime.schema, which)
-    typer.echo(f"{count} to be tried again")
+        schema = build(kit).runtime.schema
+        if discard and which.stream:
+            async with kit.database.read() as tx:
+                first = (await first_parked(tx, schema)).get(which.stream)
+            which = replace(which, discard=first)
+            typer.echo(f"{which.stream}@{first} to be discarded" if first else f"nothing of {which.stream} is parked")
+        count = await ask(kit.database, schema, which)
+    typer.echo(f"{count - (which.discard is not None)} to be tried again")
 
 
 async def _verify(build: Build, settings: Settings, beside: str | None) -> int:

@@ -8,11 +8,12 @@ from qm_service.database import Database
 from qm_service.log import EventLog, Position, PositionLost, Record, first_positions
 from qm_service.plan import Plan
 from qm_service.schema import Schema
-from qm_service.writes import Writes, load_positions
+from qm_service.writes import REPLAY, Writes, load_cursor, load_positions
 
 
 class ReplayNeeded(Exception):
-    """The database is empty but the own topics are not: rebuild it first, or facts would be decided twice."""
+    """The database is empty but the own topics are not, or a replay did not come to its end: rebuild it first, or facts
+    would be decided twice."""
 
 
 class Inputs:
@@ -60,6 +61,9 @@ async def seed(plan: Plan, schema: Schema, database: Database, log: EventLog, wr
     async with database.read() as tx:
         positions = await load_positions(tx, schema)
         facts = (await tx.execute(select(schema.events.c.id).limit(1))).first()
+        half = await load_cursor(tx, schema, REPLAY) is not None
+    if half:
+        raise ReplayNeeded(f"a replay of {plan.definition.name} goes on or was broken off: then replay it with --drop")
     fresh = not positions and facts is None
     if fresh:
         ends = await log.ends([topic.name for topic in plan.own])

@@ -1,6 +1,7 @@
 """What goes into a batch and what comes out of it."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from qm_service.commands import Cause, Outcome
 from qm_service.log import Position, Record
 from qm_service.memory import Key, Target
 from qm_service.model import Act
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +41,12 @@ class Input:
     event: Event[Any] | None = None
     targets: Sequence[Target] = ()
     acts: Sequence[Act] = ()
+
+    def fail(self, error: Exception) -> None:
+        """Note that it cannot be handled, and why."""
+        _log.error("cannot handle %s of %s", self.record.position, self.record.subject, exc_info=error)
+        self.error = f"{type(error).__name__}: {error}"
+        self.event, self.targets, self.acts = None, (), ()
 
 
 Item = Command | Input

@@ -18,7 +18,7 @@ class ParkPolicy(Enum):
 PARK_STREAM = ParkPolicy.PARK_STREAM
 HALT_PARTITION = ParkPolicy.HALT_PARTITION
 
-
+_ERROR_LENGTH = 2_000
 WAITS = "waits behind an earlier fact of its stream"
 
 
@@ -32,9 +32,14 @@ def parked_row(record: Record, error: str, now: datetime) -> dict[str, Any]:
         "version": record.version,
         "type": record.type,
         "value": record.value,
-        "error": error[:2000],
+        "error": error[:_ERROR_LENGTH],
         "parked_at": now,
     }
+
+
+def failed_row(row: int, error: str) -> dict[str, Any]:
+    """Return what changes in the row of a record that failed again."""
+    return {"row": row, "why": error[:_ERROR_LENGTH]}
 
 
 def parked_record(row: Any) -> Record:

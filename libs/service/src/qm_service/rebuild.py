@@ -17,7 +17,7 @@ from qm_service.model import Definition, Projection, no_acts
 from qm_service.refold import CHUNK, BrokenHistory, Refold, first_parked, fresh, records_until
 from qm_service.schema import create, schema_of, table_name
 from qm_service.store import Cursor
-from qm_service.writes import load_built, load_positions
+from qm_service.writes import load_built, load_discarded, load_positions
 
 _LOG = logging.getLogger(__name__)
 _ROUNDS = 50
@@ -129,6 +129,7 @@ class _Build:
     async def _foreign(self, tx: AsyncConnection, records: Sequence[Record]) -> None:
         # What the live writer has parked is not folded here either, until somebody has it tried again there.
         waiting = await first_parked(tx, self._refold.schema)
+        self._refold.discarded = await load_discarded(tx, self._refold.schema)
         ready, self._skipped = _split([*self._skipped, *fresh(records, self._versions)], waiting)
         folded = await self._refold.foreign(tx, ready, _NEVER)
         if folded.parked:

@@ -4,8 +4,9 @@ An operator asks from anywhere, through the database (`ask`); the writer, which 
 """
 
 import json
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Select, delete, func, select, true
@@ -15,6 +16,8 @@ from qm_service.database import Database
 from qm_service.items import Input
 from qm_service.park import parked_record
 from qm_service.schema import Schema, upsert
+
+_log = logging.getLogger(__name__)
 
 _PAGE = 500
 _ASKED = "redrive"
@@ -41,6 +44,8 @@ class Which:
 
     stream: str | None = None
     wire: str | None = None
+    discard: int | None = None
+    """The version of `stream` that is not tried but skipped for good, so that the later ones can be."""
 
     def condition(self, schema: Schema) -> ColumnElement[bool]:
         """Return what is true of the rows."""
@@ -69,7 +74,7 @@ async def redrive(runtime: Retries, which: Which = Which(), *, limit: int = 1_00
     while tried < limit and (rows := await _page(runtime, which, cursor, min(_PAGE, limit - tried))):
         cursor = rows[-1].id
         tried += len(rows)
-        done += await _retry(runtime, rows)
+        done += await _retry(runtime, which, rows)
     return Redriven(done, tried - done)
 
 
@@ -81,12 +86,19 @@ async def _page(runtime: Retries, which: Which, after: int, limit: int) -> Seque
     return rows
 
 
-async def _retry(runtime: Retries, rows: Sequence[Any]) -> int:
-    await runtime.retry([Input(parked_record(row), parked=row.id) for row in rows])
+async def _retry(runtime: Retries, which: Which, rows: Sequence[Any]) -> int:
+    """Carry out a page; return how many records of it do not wait any more."""
+    items = [Input(parked_record(row), parked=row.id, discard=row.version == which.discard) for row in rows]
+    await runtime.retry(items)
     async with runtime.database.read() as tx:
         parked = runtime.schema.parked.c.id
-        left = await tx.execute(select(parked).where(parked.in_([row.id for row in rows])))
-        return len(rows) - len(left.all())
+        rows_left = await tx.execute(select(parked).where(parked.in_([row.id for row in rows])))
+        left = {id_ for (id_,) in rows_left}
+    for item, row in zip(items, rows, strict=True):
+        if item.discard and row.id not in left:
+            place = f"{item.record.position}, {row.type}, version {row.version} of {row.stream}"
+            _log.warning("an operator discarded %s, which had failed with: %s", place, row.error)
+    return len(rows) - len(left)
 
 
 async def ask(database: Database, schema: Schema, which: Which) -> int:
@@ -104,7 +116,7 @@ async def serve(runtime: Retries) -> None:
     for which, after in await _asked(runtime):
         cursor = after
         while rows := await _page(runtime, which, cursor, _PAGE):
-            await _retry(runtime, rows)
+            await _retry(runtime, which, rows)
             cursor = rows[-1].id
             async with runtime.database.write() as tx:
                 await _remember(tx, runtime.database, runtime.schema, which, cursor)
@@ -125,7 +137,7 @@ async def _remember(tx: AsyncConnection, database: Database, schema: Schema, whi
 
 
 def _name(which: Which) -> str:
-    return f"{_ASKED} {json.dumps([which.stream, which.wire])}"
+    return f"{_ASKED} {json.dumps(astuple(which))}"
 
 
 def _which(name: str) -> Which:

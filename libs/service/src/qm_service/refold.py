@@ -53,6 +53,8 @@ class Refold:
         self.store = SqlEventStore(self.schema, database)
         self.writes = Writes(self.plan, self.schema, database, self.store)
         self.memory = Memory(self.plan, self.schema, self.store, _CAPACITY)
+        self.discarded: set[tuple[str, int]] = set()
+        """Stream and version of foreign facts that are not folded."""
 
     async def own(self, tx: AsyncConnection, events: Sequence[Event[Any]]) -> None:
         """Fold own facts. Raises BrokenHistory."""
@@ -83,6 +85,8 @@ class Refold:
 
     def _tried(self, record: Record, event: Event[Any] | str | None, changed: dict[Key, Any | None]) -> str | None:
         """Fold one; return what is wrong with it."""
+        if (record.subject, record.version) in self.discarded:
+            return None
         if record.subject in self.memory.parked:
             return WAITS
         if not isinstance(event, Event):

@@ -30,7 +30,7 @@ class Relay:
     async def load(self) -> None:
         """Go to the saved place. Raises DatabaseUnavailable."""
         async with self._database.read() as tx:
-            self.cursor = self.saved = await load_cursor(tx, self._schema, RELAY)
+            self.cursor = self.saved = await load_cursor(tx, self._schema, RELAY) or (0, 0)
         self.drained = False
 
     def notify(self) -> None:

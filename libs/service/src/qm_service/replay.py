@@ -25,7 +25,7 @@ from qm_service.model import Definition
 from qm_service.refold import Refold, first_parked, fresh, last_cursor, records_until
 from qm_service.schema import Schema, create, schema_of, table_name
 from qm_service.store import row_of
-from qm_service.writes import RELAY, load_positions
+from qm_service.writes import RELAY, REPLAY, load_discarded, load_positions
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _RELAY_SECONDS = 30.0
@@ -84,7 +84,9 @@ async def verify(definition: Definition, live: Database, fresh: Database, log: E
         heads = await _heads(tx, schema)
         hashes = await _hashes(tx, schema, definition)
         waiting = await first_parked(tx, schema)
+        discarded = await load_discarded(tx, schema)
     refold = await _started(definition, fresh)
+    refold.discarded = discarded
     await _own_upto(refold, log, heads)
     await _inputs(refold, log, positions, waiting)
     await _finish(refold)
@@ -104,6 +106,8 @@ async def _started(definition: Definition, database: Database) -> Refold:
         if (await last_cursor(tx, refold)) != (0, 0) or await load_positions(tx, refold.schema):
             raise NotEmpty(f"the database of {definition.name} has facts already")
         await refold.memory.load_residents(tx)
+    async with database.write() as tx:
+        await refold.writes.cursor(tx, REPLAY, (0, 0))
     return refold
 
 
@@ -172,9 +176,10 @@ async def _inputs(refold: Refold, log: EventLog, until: Position, waiting: Mappi
 async def _finish(refold: Refold) -> None:
     async with refold.database.write() as tx:
         await refold.writes.built(tx, refold.plan.definition.projections)
-    async with refold.database.write() as tx:
         # All of it came from the log: nothing is to be published again.
         await refold.writes.cursor(tx, RELAY, await last_cursor(tx, refold))
+        cursors = refold.schema.cursors
+        await tx.execute(cursors.delete().where(cursors.c.name == REPLAY))
 
 
 def _idempotency(events: Sequence[Event[Any]]) -> list[dict[str, Any]]:

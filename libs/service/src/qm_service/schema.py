@@ -73,6 +73,8 @@ class Schema:
     lease: Table
     idempotency: Table
     parked: Table
+    discarded: Table
+    """Parked records that an operator had skipped for good: no rebuild of a projection folds them."""
     effects: Table
     built: Table
     """Which version of each projection is in step with the writer."""
@@ -143,6 +145,7 @@ def _common() -> dict[str, tuple[Any, ...]]:
             Column("parked_at", Instant, nullable=False),
             UniqueConstraint("stream", "version"),
         ),
+        "discarded": (Column("stream", _KEY, primary_key=True), Column("version", Integer, primary_key=True)),
         "effects": (
             Column("reactor", String, primary_key=True),
             Column("key", _KEY, primary_key=True),

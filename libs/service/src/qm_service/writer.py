@@ -148,9 +148,7 @@ class Writer:
             _log.error("settling failed", exc_info=error)
             return False
         if isinstance(item, Input):
-            _log.error("cannot handle %s of %s", item.record.position, item.record.subject, exc_info=error)
-            item.error = f"{type(error).__name__}: {error}"
-            item.event, item.targets, item.acts = None, (), ()
+            item.fail(error)
         else:
             items.remove(item)
             if not item.answer.done():

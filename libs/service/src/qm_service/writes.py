@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +18,8 @@ from qm_service.store import Cursor, SqlEventStore, chunks
 
 RELAY = "relay"
 """Name of the relay's place in the event table."""
+REPLAY = "replay"
+"""Name of the mark of a database that is being rebuilt, and that is worth nothing until that is done."""
 
 
 class Writes:
@@ -37,6 +39,8 @@ class Writes:
         self._built = upsert(database, schema.built)
         insert = sqlite.insert(schema.parked) if database.sqlite else postgresql.insert(schema.parked)
         self._park = insert.on_conflict_do_nothing(index_elements=["stream", "version"])
+        parked = schema.parked
+        self._fail = parked.update().where(parked.c.id == bindparam("row")).values(error=bindparam("why"))
         self._documents = {name: upsert(database, table) for name, table in schema.documents.items()}
 
     async def changes(self, tx: AsyncConnection, changes: Changes) -> None:
@@ -50,6 +54,10 @@ class Writes:
         await self.park(tx, changes.parked)
         for some in chunks(list(changes.unparked)):
             await tx.execute(delete(self._schema.parked).where(self._schema.parked.c.id.in_(some)))
+        if changes.failed:
+            await tx.execute(self._fail, changes.failed)
+        if changes.discarded:
+            await tx.execute(self._schema.discarded.insert(), changes.discarded)
 
     async def documents(self, tx: AsyncConnection, documents: dict[Key, Any | None]) -> None:
         """Write the last state of each changed document; delete the rows of those that are gone."""
@@ -110,11 +118,11 @@ class Writes:
         await tx.execute(self._cursors, [{"name": name, "xid": cursor[0], "id": cursor[1]}])
 
 
-async def load_cursor(tx: AsyncConnection, schema: Schema, name: str) -> Cursor:
-    """Return a remembered place; (0, 0) is the beginning."""
+async def load_cursor(tx: AsyncConnection, schema: Schema, name: str) -> Cursor | None:
+    """Return a remembered place, None where there is none."""
     table = schema.cursors
     row = (await tx.execute(select(table.c.xid, table.c.id).where(table.c.name == name))).first()
-    return (row.xid, row.id) if row else (0, 0)
+    return (row.xid, row.id) if row else None
 
 
 async def load_positions(tx: AsyncConnection, schema: Schema, consumer: str = "") -> Position:
@@ -136,6 +144,12 @@ async def still_parked(tx: AsyncConnection, schema: Schema, streams: Sequence[st
         query = select(schema.parked.c.stream).where(schema.parked.c.stream.in_(some)).distinct()
         found |= {stream for (stream,) in await tx.execute(query)}
     return found
+
+
+async def load_discarded(tx: AsyncConnection, schema: Schema) -> set[tuple[str, int]]:
+    """Return stream and version of what an operator had skipped for good."""
+    c = schema.discarded.c
+    return {(stream, version) for stream, version in await tx.execute(select(c.stream, c.version))}
 
 
 async def load_memory(tx: AsyncConnection, memory: Memory) -> None:

@@ -69,6 +69,7 @@ TABLES = {
         sa.Column("parked_at", sa.BigInteger, nullable=False),
         sa.UniqueConstraint("stream", "version"),
     ),
+    "discarded": (sa.Column("stream", KEY, primary_key=True), sa.Column("version", sa.Integer, primary_key=True)),
     "effects": (
         sa.Column("reactor", sa.String, primary_key=True),
         sa.Column("key", KEY, primary_key=True),
