@@ -130,7 +130,7 @@ class Loops:
             relay.wake.clear()
             try:
                 await engine.ensure_topics()
-                while await relay.run_once():
+                while await relay.run_once() and not relay.drained:
                     pass
                 engine.watch.well("relay")
             except (LogUnavailable, DatabaseUnavailable) as error:

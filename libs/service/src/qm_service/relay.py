@@ -50,4 +50,6 @@ class Relay:
             return False
         await self._log.publish([stored.message for stored in found])
         self.cursor = found[-1].cursor
+        # SQLite has one writer, which tells of every fact: there is nothing behind a batch that was not full.
+        self.drained = self._database.sqlite and len(found) < _BATCH and told == self._told
         return True

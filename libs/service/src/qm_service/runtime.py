@@ -129,7 +129,7 @@ class Runtime:
     def at_rest(self, ends: Position) -> bool:
         """Tell whether all before `ends` was read, and nothing is at work, queued, unpublished or due."""
         position = self._engine.inputs.position
-        return self._rests() and all(offset >= ends.get(place, 0) for place, offset in position.items())
+        return self._rests() and all(position.get(place, end) >= end for place, end in ends.items())
 
     def _rests(self) -> bool:
         engine = self._engine

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from time import monotonic
 
 from qm_events import TOPICS
-from qm_service.log import EventLog
+from qm_service.log import EventLog, Position
 from qm_service.service import Service
 
 _LOOK_SECONDS = 0.002
@@ -25,8 +25,14 @@ async def settled(services: Sequence[Service], log: EventLog, limit_seconds: flo
 
 
 async def _busy(services: Sequence[Service], log: EventLog) -> list[str]:
+    if at_work := _at_work(services, {}):
+        return at_work
     ends = await log.ends(TOPICS)
-    at_work = [f"{service.name} worker" for service in services for worker in service.workers if not worker.idle()]
-    at_work += [service.name for service in services if not service.runtime.at_rest(ends)]
+    at_work = _at_work(services, ends)
     # A fact that was published since the ends were asked for may lie unread while everyone rests.
     return at_work if at_work or await log.ends(TOPICS) == ends else ["log"]
+
+
+def _at_work(services: Sequence[Service], ends: Position) -> list[str]:
+    at_work = [f"{service.name} worker" for service in services for worker in service.workers if not worker.idle()]
+    return at_work + [service.name for service in services if not service.runtime.at_rest(ends)]
