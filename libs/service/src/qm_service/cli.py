@@ -17,7 +17,7 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from qm_service import migrate, trace
+from qm_service import trace
 from qm_service.clock import clock_from
 from qm_service.database import Database, DatabaseUnavailable
 from qm_service.http import create_app
@@ -219,6 +219,8 @@ async def _verify(build: Build, settings: Settings, beside: str | None) -> int:
 
 
 async def _migrate(name: str, settings: Settings) -> None:
+    from qm_service import migrate  # Alembic costs every other start a tenth of its time
+
     database = Database(settings.database_url)
     try:
         await migrate.upgrade(database, f"qm_{name}")

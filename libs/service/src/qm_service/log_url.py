@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from qm_service.log import EventLog
-from qm_service.log_kafka import KafkaLog
 from qm_service.log_memory import MemoryLog
 from qm_service.log_sqlite import SqliteLog
 
@@ -26,7 +25,9 @@ def log_from(url: str) -> EventLog:
     raise ValueError(f"no log is at {scheme}://: use kafka://host:port,..., sqlite:///path or memory://")
 
 
-def _kafka(url: str) -> KafkaLog:
+def _kafka(url: str) -> EventLog:
+    from qm_service.log_kafka import KafkaLog  # the embedded product starts without it
+
     parts = urlsplit(url)
     options: dict[str, Any] = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
     if unknown := options.keys() - {"replication", "security_protocol", "sasl_mechanism", "cafile"}:
