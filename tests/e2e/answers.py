@@ -31,10 +31,7 @@ def answers(product: Product) -> dict[str, tuple[int, str | None, bytes]]:
 
 def _feed(operator: Client) -> bytes:
     """Return the whole feed by stream: no order is promised across streams, and a cursor is a place in one order."""
-    items, after = [], None
-    while (page := operator.call("GET", FEED.removeprefix("/v1"), query={"limit": 500, "after": after}))["items"]:
-        items += page["items"]
-        after = page["next"]
+    items = operator.pages(FEED.removeprefix("/v1"), limit=500)
     return json.dumps(sorted(items, key=lambda fact: (fact["subject"], fact["version"]))).encode()
 
 

@@ -1,0 +1,127 @@
+"""Strikes at the running product, at times and places drawn from a seed: killed, stopped for a while, killed while
+it starts. Then all is brought back, comes to rest, and is judged."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from qm_client.sdk import ENDED
+from tests.crash.crowd import LABEL, Crowd
+from tests.crash.verdict import faults
+from tests.e2e.stage import Stage
+from tests.support.product import Product
+from tests.support.servers import Server
+
+REST_SECONDS = 120.0
+MISBEHAVIOUR: Mapping[str, Mapping[str, Any]] = {
+    "bare_metal": {"image": {"delay_seconds": 0.5}, "undo:image": {"delay_seconds": 0.3}},
+    "vm": {
+        "volume": {"answer_twice": True},
+        "server": {"delay_seconds": 0.3, "lose_answers": 1},
+        "undo:port": {"fail_times": 1},
+    },
+    "kubernetes": {"namespace": {"lose_answers": 1}, "quota": {"fail_times": 1}},
+    "maas": {"serving": {"delay_seconds": 0.2}, "undo:route": {"lose_answers": 1}},
+}
+"""What the simulated clouds do to every order, so that there is something to be in the middle of."""
+WEIGHTS = {"postgres": 2.0, "kafka": 1.5, "origin": 0.0}
+"""How often a part is struck, beside 1 for each of ours."""
+NODES, LIMITS = 2, {"cards": 14, "concurrent_orders": 12}
+
+
+@dataclass
+class Report:
+    """What a storm was, and what it broke."""
+
+    product: str
+    seed: int
+    strikes: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kills(self) -> int:
+        """How many processes were killed."""
+        return sum(count for name, count in self.strikes.items() if name.startswith("kill"))
+
+
+class Storm:
+    """Strikes at a product, as a seed draws them."""
+
+    def __init__(self, product: Product, seed: int) -> None:
+        self._product = product
+        self._seed = seed
+        self._chance = random.Random(seed)
+        self._accepted: dict[str, str] = {}
+        self._rounds = 0
+        self._stage = Stage(product, "storm", nodes=NODES, limits=LIMITS)
+        for model, steps in MISBEHAVIOUR.items():
+            self._stage.operator.call("PUT", f"/sim/backends/{model}", {"steps": steps})
+
+    def blow(self, kills: int) -> Report:
+        """Strike until so many processes were killed, bring all back, and judge; may be called again."""
+        report, started = Report(self._product.kind, self._seed), time.monotonic()
+        self._rounds += 1
+        crowd = Crowd(self._product, self._stage, f"{self._seed}-{self._rounds}")
+        crowd.start()
+        try:
+            while report.kills < kills:
+                time.sleep(self._chance.uniform(0.1, 2.5))
+                report.strikes.update(self._strike())
+        finally:
+            crowd.stop()
+        self._accepted |= crowd.accepted
+        self._judge(report)
+        report.faults += crowd.surprises
+        report.figures |= {"seconds": round(time.monotonic() - started), "calls": dict(sorted(crowd.calls.items()))}
+        return report
+
+    def _strike(self) -> list[str]:
+        names = list(self._product.parts)
+        (name,) = self._chance.choices(names, [WEIGHTS.get(name, 1.0) for name in names])
+        (how,) = self._chance.choices([_kill, _pause, _kill_at_start], [6, 3, 2])
+        return [f"{verb} {name}" for verb in how(self._product.parts[name], self._chance)]
+
+    def _judge(self, report: Report) -> None:
+        """Let all come to rest, end every order, and look."""
+        self._product.settled(REST_SECONDS)
+        with self._product.client(f"{self._stage.name}-boss") as boss:
+            for record in list(boss.pages("/orders", limit=500)):
+                if record["phase"] not in ENDED:
+                    boss.call("POST", f"/orders/{record['order']}/release", {})
+        self._product.settled(REST_SECONDS)
+        report.faults, figures = faults(self._product, self._accepted, LABEL, cards=NODES * 8)
+        report.figures |= {"accepted": len(self._accepted), **figures}
+
+
+def _kill(part: Server, chance: random.Random) -> list[str]:
+    part.kill9()
+    time.sleep(chance.choice([0.0, chance.random()]))
+    part.start()
+    return ["kill"]
+
+
+def _pause(part: Server, chance: random.Random) -> list[str]:
+    """Stop it for a while, at times for longer than its lease."""
+    part.pause()
+    time.sleep(chance.choice([0.05, 0.5, 2.5]) * chance.uniform(0.5, 1.5))
+    part.resume()
+    return ["pause"]
+
+
+def _kill_at_start(part: Server, chance: random.Random) -> list[str]:
+    """Kill it, and again while it starts."""
+    part.kill9()
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(part.start)
+        time.sleep(chance.uniform(0.1, 3.0))
+        part.kill9()
+        with suppress(RuntimeError, AttributeError):  # it was not there yet, or is no more
+            starting.result()
+    part.restart()
+    return ["kill", "kill starting"]
