@@ -12,6 +12,7 @@ import pytest
 
 from qm_client.embedded.scenario import load_scenario
 from qm_client.embedded.up import SAMPLE
+from qm_client.logs import IMPORTED, WORLD
 from tests.support.product_embedded import Embedded
 
 Qm = Callable[..., str]
@@ -96,6 +97,7 @@ def test_the_log_is_kept_in_a_file_and_damage_to_it_is_seen(qm: Qm, served: Embe
     count = int(said.split()[0])
     assert count == len(qm("log", "tail", "--data", str(served.data)).splitlines()) > 0
     assert str(count) in qm("log", "import", str(file), "--data", str(tmp_path / "new"))
+    assert (tmp_path / "new" / WORLD).read_text() == IMPORTED  # `qm up` puts no scenario on top
     file.write_bytes(file.read_bytes().replace(b"acme", b"acne", 1))
     assert "SegmentRefused" in qm("log", "import", str(file), "--data", str(tmp_path / "other"), fails=2)
 

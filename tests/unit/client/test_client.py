@@ -102,3 +102,13 @@ def test_the_tree_of_an_order_hangs_each_fact_under_its_cause() -> None:
     console.print(causal_tree("o", facts))
     lines = [line.split("v1")[0].rstrip(".") for line in console.export_text().splitlines()]
     assert [line.index(line.strip("│├└─ ")) for line in lines[1:]] == [4, 8, 12]
+
+
+def test_a_cause_stands_above_its_effect_where_the_clock_stands() -> None:
+    facts = [
+        fact("quota.claimed.v1", "admission/o", 1, 0, causation="order/o@1"),
+        fact("order.submitted.v1", "order/o", 1, 0),
+    ]
+    (submitted,) = causal_tree("o", facts).children
+    assert "order.submitted.v1" in str(submitted.label)
+    assert "quota.claimed.v1" in str(submitted.children[0].label)

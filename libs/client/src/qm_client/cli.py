@@ -1,10 +1,13 @@
 """The `qm` command: order, wait, use and release; run the embedded product; keep the logs.
 
-`qm <service> …` hands over to that service where it is installed.
+`qm SERVICE …` (catalog, admission, scheduler, provisioner, metering) hands over to that service where it is installed.
 """
 
 import importlib
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +15,7 @@ import httpx
 import typer
 
 from qm_client import logs, operate, serving
-from qm_client.sdk import ApiError, Json
+from qm_client.sdk import ApiError, Client, Json
 from qm_client.session import DEFAULT_URL, open_session, save_session
 from qm_client.show import ORDER_HEADS, console, emit, explain, order_line
 
@@ -37,23 +40,34 @@ def login(
     if (subject is None) == (token is None):
         raise typer.BadParameter("give either --as SUBJECT (embedded) or --token TOKEN")
     if token is None:
-        answer = httpx.post(f"{url}/v1/sim/token", json={"subject": subject}, timeout=10)
-        if not answer.is_success:
-            raise ApiError(answer.status_code, answer.json())
-        token = str(answer.json()["access_token"])
+        with Client(url, timeout=10) as client:
+            token = str(client.call("POST", "/sim/token", {"subject": subject})["access_token"])
     path = save_session(url, token)
     console.print(f"logged in{f' as {subject}' if subject else ''} at {url}; kept in {path}")
 
 
 @app.command()
 def specs(as_json: AsJson = False) -> None:
-    """List what can be ordered."""
+    """List what can be ordered, and as which service model, at what price of a card-hour."""
     with open_session() as client:
         items = list(client.pages("/specifications"))
+        offered: dict[str, list[str]] = defaultdict(list)
+        for offer in client.pages("/offerings"):
+            if offer["status"] == "active":
+                price = f"{offer['service_model']} {offer['price_per_card_hour']} {offer['currency']}"
+                offered[offer["specification"]].append(price)
     rows = (
-        [i["name"], i["cards_per_unit"], ",".join(i["accelerators"]), i["status"], i.get("description")] for i in items
+        [
+            i["name"],
+            i["cards_per_unit"],
+            ",".join(i["accelerators"]),
+            i["status"],
+            ", ".join(offered[i["name"]]),
+            i.get("description"),
+        ]
+        for i in items
     )
-    emit(items, as_json, rows, ("NAME", "CARDS", "ACCELERATORS", "STATUS", ""))
+    emit(items, as_json, rows, ("NAME", "CARDS", "ACCELERATORS", "STATUS", "OFFERED AS, A CARD-HOUR", ""))
 
 
 def _order_body(
@@ -96,7 +110,7 @@ def quote(
     count: Count = 1,
     duration: Duration = None,
 ) -> None:
-    """Ask what an order would cost and meet, and place nothing."""
+    """Ask whether an order is on offer and what it would cost, and place nothing."""
     with open_session() as client:
         body = _order_body(project, specification, service_model, count, None, None, duration, 0, None)
         emit(client.call("POST", "/orders:simulate", body), True)
@@ -108,11 +122,13 @@ def order(
     project: Project,
     service_model: ServiceModel = "vm",
     count: Count = 1,
-    image: Annotated[str | None, typer.Option(help="An approved image.")] = None,
-    serve: Annotated[str | None, typer.Option(help="An approved model, for maas.")] = None,
+    image: Annotated[str | None, typer.Option(help="An approved image of the offering.")] = None,
+    serve: Annotated[str | None, typer.Option(help="The approved model to serve; maas needs it.")] = None,
     duration: Duration = None,
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
-    ssh_key: Annotated[list[Path] | None, typer.Option(help="A file with a public key.")] = None,
+    ssh_key: Annotated[
+        list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A file with a public key.")
+    ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option(help="Repeat safely: the same key gives the same order.")
     ] = None,
@@ -168,6 +184,8 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """Give an environment back."""
+    if card and not fault:
+        raise typer.BadParameter("say with --fault what was wrong with it", param_hint="--card")
     report = {"category": "reported", "summary": fault} | ({"card": card} if card else {}) if fault else None
     _end("release", order_id, {"fault": report} if report else {}, as_json)
 
@@ -179,8 +197,12 @@ def cancel(order_id: OrderArg, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def extend(order_id: OrderArg, expires_at: str, as_json: AsJson = False) -> None:
-    """Move the end of an order, to an RFC 3339 time."""
+def extend(
+    order_id: OrderArg,
+    expires_at: Annotated[str, typer.Argument(help="RFC 3339 with a zone: 2026-06-30T23:30:00Z.")],
+    as_json: AsJson = False,
+) -> None:
+    """Move the end of an order, to a later time."""
     _end("extend", order_id, {"expires_at": expires_at}, as_json)
 
 
@@ -223,8 +245,25 @@ def main() -> None:
     try:
         app()
     except ApiError as error:
-        for line in filter(None, (str(error), error.problem.get("remedy"))):
+        for line in _told(error):
             typer.echo(line, err=True)
         raise SystemExit(1) from error
-    except httpx.TransportError as error:
+    except (httpx.TransportError, httpx.InvalidURL) as error:
         raise SystemExit(f"Quartermaster cannot be reached: {error}") from error
+    except JSONDecodeError as error:
+        raise SystemExit(f"this is no answer of Quartermaster: {error}") from error
+
+
+def _told(error: ApiError) -> Iterator[str]:
+    """Yield what was refused, what its remedy speaks of, and the remedy."""
+    yield str(error)
+    problem = error.problem
+    faults = problem.get("errors") or ()
+    if len(faults) > 1:
+        yield from (f"  {fault.get('field')}: {fault.get('detail')}" for fault in faults)
+    for name in ("choices", "needed_roles"):
+        if problem.get(name):
+            yield f"  {name}: {', '.join(map(str, problem[name]))}"
+    remedy = "Run `qm login`." if error.status == httpx.codes.UNAUTHORIZED else problem.get("remedy")
+    if remedy:
+        yield remedy

@@ -2,17 +2,24 @@
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.tree import Tree
 
 from qm_client.sdk import Json
 from qm_client.session import open_session
 from qm_client.show import console
+
+WORLD = "scenario.sha256"
+"""The file of a data folder that says which scenario it was begun with."""
+IMPORTED = "imported"
+"""Said there where the world came with a log: `qm up` then loads no scenario."""
 
 LogUrl = Annotated[str | None, typer.Option("--log", help="kafka://host:port,… or sqlite:///path.")]
 DataDir = Annotated[Path, typer.Option("--data", help="The folder of an embedded product, where --log is not given.")]
@@ -48,6 +55,8 @@ def import_(file: File, log: LogUrl = None, data: DataDir = Path("var/up")) -> N
             return await import_log(target, file)
 
     console.print(f"{_run(run)} facts from {file}")
+    if log is None:
+        (data / WORLD).write_text(IMPORTED)  # a scenario on top would undo what was decided since
 
 
 def tail(
@@ -80,18 +89,30 @@ def show(order: Annotated[str, typer.Argument(help="The id of the order.")]) -> 
 def causal_tree(order: str, facts: list[Json]) -> Tree:
     """Return the facts of an order as a tree: each under the fact that led to it.
 
-    What a rule or a runner decided by itself names no cause: it stands under the fact before it in its stream.
+    What a rule or a runner decided by itself names no cause: it stands under the first fact of its stream.
     """
     tree = Tree(f"order {order}")
-    branches: dict[str, Tree] = {}
-    last: dict[str, Tree] = {}
-    for fact in sorted(facts, key=lambda fact: (fact["time"], fact["subject"], fact["version"])):
-        above = branches.get(fact.get("causation") or "") or last.get(fact["subject"], tree)
-        who = "" if fact.get("actor") in (None, "system") else f" by {fact['actor']}"
-        line = f"[bold]{fact['type']}[/bold] {fact['time']} {fact['source'].split('/')[-1]}{who}"
-        branches[fact["id"]] = above.add(line)
-        last.setdefault(fact["subject"], branches[fact["id"]])
+    facts = sorted(facts, key=lambda fact: (fact["time"], fact["subject"], fact["version"]))
+    known = {fact["id"]: fact for fact in facts}
+    first = {fact["subject"]: fact for fact in reversed(facts)}
+    led_to: dict[str, list[Json]] = defaultdict(list)
+    for fact in facts:
+        cause = known.get(fact.get("causation") or "", first[fact["subject"]])
+        led_to["" if cause is fact else cause["id"]].append(fact)
+
+    def hang(branch: Tree, cause: str) -> None:
+        for fact in led_to[cause]:
+            hang(branch.add(_line(fact)), fact["id"])
+
+    hang(tree, "")
     return tree
+
+
+def _line(fact: Json) -> str:
+    data = fact.get("data", {})
+    step = f" {data['direction']} {data['step']}" if {"step", "direction"} <= data.keys() else ""
+    who = "" if fact.get("actor") in (None, "system") else f" by {fact['actor']}"
+    return f"[bold]{fact['type']}[/bold]{escape(step)} {fact['time']} {fact['source'].split('/')[-1]}{escape(who)}"
 
 
 @asynccontextmanager

@@ -1,13 +1,15 @@
 """The operator's and approver's half of the `qm` command: approvals, quota, fleet, queue."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from qm_client.session import open_session
-from qm_client.show import emit
+from qm_client.show import Json, emit
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+Approval = Annotated[str, typer.Argument(help="The id of the approval, see `qm approvals`.")]
+Comment = Annotated[str, typer.Option(help="Why; the requester reads it.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -20,23 +22,51 @@ def approvals(as_json: AsJson = False) -> None:
     """List what waits for your decision."""
     with open_session() as client:
         items = list(client.pages("/approvals", assigned_to="me"))
-    rows = ([i["approval"], i["order"], i["policy"], i["status"]] for i in items)
-    emit(items, as_json, rows, ("APPROVAL", "ORDER", "POLICY", "STATUS"))
+    emit(items, as_json, map(_approval_line, items), APPROVAL_HEADS)
 
 
-def approve(approval: str, comment: str = "") -> None:
-    """Agree."""
-    _decide("approve", approval, comment)
+def approve(approval: Approval, comment: Comment = "", as_json: AsJson = False) -> None:
+    """Agree to an order that waits for it."""
+    _decide("approve", approval, comment, as_json)
 
 
-def deny(approval: str, comment: str = "") -> None:
+def deny(approval: Approval, comment: Comment = "", as_json: AsJson = False) -> None:
     """Refuse; the order is rejected."""
-    _decide("deny", approval, comment)
+    _decide("deny", approval, comment, as_json)
 
 
-def _decide(verb: str, approval: str, comment: str) -> None:
+def _decide(verb: str, approval: str, comment: str, as_json: bool) -> None:
     with open_session() as client:
-        emit(client.call("POST", f"/approvals/{approval}/{verb}", {"comment": comment}), True)
+        decided = client.call("POST", f"/approvals/{approval}/{verb}", {"comment": comment})
+    emit(decided, as_json, [_approval_line(decided)], APPROVAL_HEADS)
+
+
+def _approval_line(item: Json) -> list[Any]:
+    asked = item["request"]
+    return [
+        item["approval"],
+        item["order"],
+        item["requester"],
+        item["project"],
+        asked["specification"]["name"],
+        item["cards"],
+        asked["service_model"],
+        item["policy"],
+        item["status"],
+    ]
+
+
+APPROVAL_HEADS = (
+    "APPROVAL",
+    "ORDER",
+    "REQUESTER",
+    "PROJECT",
+    "SPECIFICATION",
+    "CARDS",
+    "MODEL",
+    "POLICY",
+    "STATUS",
+)
 
 
 def quota(scope: Annotated[str, typer.Argument(help="`tenant` or `tenant/project`.")], as_json: AsJson = False) -> None:
@@ -61,7 +91,17 @@ def queue(as_json: AsJson = False) -> None:
     with open_session() as client:
         items = list(client.pages("/queue"))
     rows = (
-        [i["position"], i["order"], i.get("project"), (i.get("reason") or {}).get("code"), i.get("estimate")]
+        [
+            i["position"],
+            i["order"],
+            i["project"],
+            i["specification"],
+            i["count"],
+            i["priority"],
+            (i["reason"] or {}).get("code"),
+            i["estimate"],
+        ]
         for i in items
     )
-    emit(items, as_json, rows, ("POSITION", "ORDER", "PROJECT", "REASON", "ESTIMATE"))
+    heads = ("POSITION", "ORDER", "PROJECT", "SPECIFICATION", "COUNT", "PRIORITY", "REASON", "ESTIMATE")
+    emit(items, as_json, rows, heads)

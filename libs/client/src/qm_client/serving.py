@@ -16,7 +16,7 @@ def up(
     data: Annotated[Path, typer.Option(help="Where everything is kept; survives a restart and a kill.")] = Path(
         "var/up"
     ),
-    port: Annotated[int, typer.Option(min=1, max=65_535)] = 8080,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="The port of the HTTP API.")] = 8080,
     host: Annotated[
         str, typer.Option(help="A loopback address: whoever reaches it can be any sample user.")
     ] = "127.0.0.1",

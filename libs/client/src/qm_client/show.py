@@ -5,10 +5,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 Json = dict[str, Any]
-console = Console()
+console = Console(width=1_000, soft_wrap=True)
+"""As wide as what it shows: a terminal may break a line, but no id or path is cut or split by us."""
 
 
 def emit(value: Any, as_json: bool, rows: Iterable[Sequence[Any]] | None = None, heads: Sequence[str] = ()) -> None:
@@ -18,7 +20,7 @@ def emit(value: Any, as_json: bool, rows: Iterable[Sequence[Any]] | None = None,
         return
     table = Table(*heads, box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*("" if cell is None else escape(str(cell)) for cell in row))
     console.print(table)
 
 
@@ -43,7 +45,17 @@ def explain(record: Json) -> None:
     """Print the phase of an order and, when it waits, why and what would help."""
     console.print(f"[bold]{record['order']}[/bold]  {record['phase']}")
     for reason in record.get("reasons") or ([record["reason"]] if record.get("reason") else []):
-        figures = ", ".join(f"{name} {value}" for name, value in reason.get("figures", {}).items())
-        console.print(f"  [yellow]{reason['code']}[/yellow] {figures}")
+        console.print(f"  [yellow]{reason['code']}[/yellow] {escape(_figures(reason.get('figures', {})))}")
+        if reason.get("counterfactual"):
+            console.print(f"    {escape(reason['counterfactual'])}")
         if reason.get("remedy"):
-            console.print(f"    remedy: {reason['remedy']}")
+            console.print(f"    remedy: {escape(reason['remedy'])}")
+
+
+def _figures(value: Any) -> str:
+    """Return figures as words: what is not known is left out."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_figures(held)}" for name, held in value.items() if held is not None)
+    if isinstance(value, list):
+        return "; ".join(map(_figures, value)) if any(isinstance(v, dict) for v in value) else "/".join(map(str, value))
+    return str(value)

@@ -16,6 +16,7 @@ from qm_client.embedded.clock import StoredClock
 from qm_client.embedded.load import LoadError, load
 from qm_client.embedded.product import OPERATOR, FolderInUse, Product, build, opened, owned
 from qm_client.embedded.scenario import Scenario, ScenarioError, load_scenario
+from qm_client.logs import IMPORTED, WORLD
 from qm_service.cli import serve_app
 from qm_service.clock import Clock, WallClock
 from qm_service.local_issuer import BindRefused
@@ -49,9 +50,9 @@ async def _serve(data: Path, host: str, port: int, world: Scenario, mode: str) -
 
 async def ensure_loaded(product: Product, url: str, world: Scenario) -> None:
     """Load the scenario into a new data folder. Raises ScenarioError where another one was loaded before, LoadError."""
-    mark = product.data / "scenario.sha256"
+    mark = product.data / WORLD
     digest = sha256(world.model_dump_json().encode()).hexdigest()
-    if mark.exists() and mark.read_text() != digest:
+    if mark.exists() and mark.read_text() not in (digest, IMPORTED):
         raise ScenarioError(f"{product.data} was begun with another scenario: use a new --data folder, or the old file")
     if mark.exists():
         return
