@@ -1,7 +1,8 @@
 """What each request of the trace must have used, computed apart from the product: first come, first served.
 
-The simulated clouds answer at once, so an order is ready when it gets its cards and gives them back when it ends. The
-answer is exact where nobody waits, whatever node is chosen, and where those who wait compete for equal nodes.
+The simulated clouds answer at once, so an order is ready when it gets its cards and gives them back when it ends. Who
+waits keeps the types that ends of others would give him from all who came later. The answer is exact where nobody
+waits, whatever node is chosen, and where those who wait compete for equal nodes.
 """
 
 from collections.abc import Sequence
@@ -30,14 +31,21 @@ class _Free:
     memory_mib: int
 
     def takes(self, request: Request) -> bool:
-        wanted = not request.accelerators or self.node.accelerator in request.accelerators
-        enough = self.cpu_milli >= request.cpu_milli and self.memory_mib >= request.memory_mib
-        return wanted and enough and self.cards >= request.cards
+        return _fits(request, self.node.accelerator, self.cards, self.cpu_milli, self.memory_mib)
 
     def give(self, request: Request, sign: int) -> None:
         self.cards -= sign * request.cards
         self.cpu_milli -= sign * request.cpu_milli
         self.memory_mib -= sign * request.memory_mib
+
+
+def _fits(request: Request, accelerator: str, cards: int, cpu_milli: int, memory_mib: int) -> bool:
+    wanted = not request.accelerators or accelerator in request.accelerators
+    return wanted and cards >= request.cards and cpu_milli >= request.cpu_milli and memory_mib >= request.memory_mib
+
+
+def _claims(nodes: Sequence[Node], request: Request) -> set[str]:
+    return {n.accelerator for n in nodes if _fits(request, n.accelerator, n.cards, n.cpu_milli, n.memory_mib)}
 
 
 def expected(nodes: Sequence[Node], requests: Sequence[Request]) -> dict[str, Expected]:
@@ -48,9 +56,15 @@ def expected(nodes: Sequence[Node], requests: Sequence[Request]) -> dict[str, Ex
     line: list[Request] = []
 
     def place(now: int) -> None:
-        line[:] = [request for request in line if request.deleted > now]
-        while line and (seats := [free for free in fleet if free.takes(line[0])]):
-            request, seat = line.pop(0), min(seats, key=lambda free: (free.cards, free.node.name))
+        waiting, claimed = [request for request in line if request.deleted > now], set[str]()
+        line.clear()
+        for request in waiting:
+            seats = [free for free in fleet if free.node.accelerator not in claimed and free.takes(request)]
+            if not seats:
+                line.append(request)
+                claimed |= _claims(nodes, request)
+                continue
+            seat = min(seats, key=lambda free: (free.cards, free.node.name))
             seat.give(request, +1)
             heappush(ends, (request.deleted, request.name, request, seat))
             used = (request.deleted - now) * _SECOND_US * request.cards

@@ -82,7 +82,7 @@ def _until_held(client: httpx.Client, cards: int) -> None:
         types = client.get("/v1/fleet/capacity").raise_for_status().json()["items"]
         if sum(one["held"] for one in types) >= cards:
             return
-        time.sleep(0.1)
+        time.sleep(0.25)
     raise RuntimeError("the orders were not placed in time")
 
 
