@@ -68,9 +68,13 @@ def _welcome(url: str, world: Scenario) -> str:
     roles = {user.subject: sorted({grant.role.value for grant in user.grants}) for user in world.users}
     lines = [f"Quartermaster serves {url}", "", "Sample users (qm login --as NAME):"]
     lines += [f"  {subject:12} {', '.join(held)}" for subject, held in roles.items()]
-    buyer = next((u for u in world.users for g in u.grants if g.role == "developer" and g.project), None)
-    if buyer and world.specifications:
-        project = next(grant.project for grant in buyer.grants if grant.project)
-        lines += ["", "Order something:", f"  qm login --as {buyer.subject} --url {url}"]
-        lines += [f"  qm order {world.specifications[0].name} --project {project} --model vm --wait 30"]
+    buyer = next(
+        ((u.subject, g.project) for u in world.users for g in u.grants if g.role == "developer" and g.project), None
+    )
+    # A served model has to be named: what needs no more words than these is offered first.
+    offer = next(iter(sorted(world.offerings, key=lambda offer: offer.service_model != "vm")), None)
+    if buyer and offer:
+        subject, project = buyer
+        lines += ["", "Order something:", f"  qm login --as {subject} --url {url}"]
+        lines += [f"  qm order {offer.specification} --project {project} --model {offer.service_model} --wait 30"]
     return "\n".join(lines)
