@@ -9,7 +9,7 @@ RUN UV_PROJECT_ENVIRONMENT=/opt/qm uv sync --frozen --no-dev --no-editable --pac
 FROM python:3.13-slim
 ARG SERVICE
 ENV PATH=/opt/qm/bin:$PATH QM_HOST=0.0.0.0 QM_PORT=8080 SERVICE=${SERVICE}
-RUN useradd --system --uid 10001 quartermaster
+RUN useradd --system --uid 10001 quartermaster && install -d -o quartermaster /var/lib/quartermaster
 COPY --from=build /opt/qm /opt/qm
 USER quartermaster
 EXPOSE 8080

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 from tests.crash.storm import Report, Storm
 from tests.support.product import Product
@@ -28,17 +29,30 @@ def weather(product: Product, kills: int, seed: int) -> Iterator[Report]:
 def main() -> int:
     """Run, print a line of JSON a round, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=200, help="of each product")
+    parser.add_argument("--kills", type=int, default=200, help="of all products together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--product", choices=list(KINDS), action="append", help="one of them; default: both")
+    parser.add_argument("--keep", type=Path, help="where to write the facts of a product that broke a law")
     wanted = parser.parse_args()
-    broken = False
-    for kind in wanted.product or KINDS:
+    kinds, broken = wanted.product or list(KINDS), False
+    for kind in kinds:
         with KINDS[kind](manual=False) as product:
-            for report in weather(product, wanted.kills, wanted.seed):
+            for report in weather(product, wanted.kills // len(kinds), wanted.seed):
                 print(json.dumps(asdict(report) | {"kills": report.kills}), flush=True)
-                broken = broken or bool(report.faults)
+                if report.faults:
+                    broken = True
+                    keep(product, wanted.keep)
     return int(broken)
+
+
+def keep(product: Product, folder: Path | None) -> None:
+    """Write the facts as JSON lines, for whoever looks for the cause."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{product.kind}.jsonl").open("w") as out:
+            for fact in product.facts():
+                at = f"{fact.topic}/{fact.partition}/{fact.offset}"
+                out.write(json.dumps({"at": at, "fact": fact.body}) + "\n")
 
 
 if __name__ == "__main__":
