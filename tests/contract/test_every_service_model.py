@@ -12,9 +12,9 @@ from qm_events.specs import Probe
 from qm_provisioner.environment import Phase
 from qm_provisioner.mint import bearer_token
 from qm_provisioner.models import MODELS
-from qm_provisioner.ports import SHOWN, BackendError, Check, Ref
+from qm_provisioner.ports import SHOWN, BackendError, Check, Ref, Site
 from qm_provisioner.steps import LOGIN, Model, Step, cleaned, each, held, issued, once, revoked
-from tests.support.provisioning import ORDER, Awaits, Desk, assert_no_leak, script
+from tests.support.provisioning import ORDER, Awaits, Desk, assert_no_leak, order_of, script
 
 SLURM = Model(
     name="slurm",
@@ -52,9 +52,10 @@ async def gone(desk: Desk) -> None:
 
 
 def names(model: Model, count: int) -> list[str]:
-    begin = [(step.name, unit) for step in model.steps for unit in range(count)]
-    single = {"storage", "namespace", "quota", "serving", "route", "access", "partition"}
-    return sorted(Ref(ORDER, step, unit).name for step, unit in begin if unit == 0 or step not in single)
+    """What an order of `count` units makes of a model: the same that its steps say they want."""
+    begin = order_of(model.name, count)
+    site = Site(ORDER, begin.request, begin.units)
+    return sorted(Ref(ORDER, step.name, unit).name for step in model.steps for unit in step.wants(site))
 
 
 # ---- the tables

@@ -109,3 +109,9 @@ def test_the_story_of_the_demo_comes_true(qm: Qm) -> None:
 def test_two_products_do_not_share_a_folder(qm: Qm, served: Embedded) -> None:
     said = qm("up", "--data", str(served.data), "--port", "18999", fails=2)
     assert "is served by another process" in said
+
+
+def test_a_folder_keeps_to_the_kind_of_time_that_it_was_begun_with(qm: Qm, tmp_path: Path) -> None:
+    (tmp_path / "clock.kind").write_text("wall")
+    said = qm("up", "--data", str(tmp_path), "--port", "18998", "--clock", "manual", fails=2)
+    assert "was begun with --clock wall" in said

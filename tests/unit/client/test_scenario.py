@@ -53,7 +53,13 @@ def test_the_sample_is_a_scenario_and_every_part_of_it_is_loaded() -> None:
         (
             {"quotas": [{"tenant": "acme", "project": "x", "limits": {}}]},
             "file",
-            "names project acme/x, which is not declared",
+            "names project 'acme/x', which is not declared",
+        ),
+        ({"sick_cards": [{"card": "gpu-9-c0", "status": "failed"}]}, "file", "names card 'gpu-9-c0'"),
+        (
+            {"images": [{"name": "ubuntu-24-04-cuda", "service_models": ["maas"], "reference": "r"}]},
+            "file",
+            "names an image for bare_metal 'ubuntu-24-04-cuda'",
         ),
         ({"backends": {"teapot": {}}}, "backends.teapot", "Input should be"),
     ],

@@ -99,7 +99,7 @@ class RecordView(View):
     reasons: tuple[Reason, ...]
     conditions: tuple[Condition, ...]
     position: int | None
-    """In the queue, as of `reason.since`: the scheduler tells it when the reason changes. `GET /queue` counts it now."""
+    """In the queue, as of `reason.since`; `GET /queue` counts it now."""
     specification: Specification
     service_model: ServiceModel
     image: str | None

@@ -1,5 +1,6 @@
 """A scenario: the world that an embedded product starts in, one YAML file. Unknown fields are refused."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from qm_events.admission import ApprovalPolicy
+from qm_events.ids import PLATFORM
 from qm_events.specs import Role, ServiceModel
 from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu
 
@@ -159,22 +161,29 @@ class Scenario(Part):
     @model_validator(mode="after")
     def names_exist(self) -> "Scenario":
         """Refuse a reference to something that the file does not declare, naming both."""
-        projects = {(t.name, p) for t in self.tenants for p in t.projects}
-        tenants = {t.name for t in self.tenants}
+        for what, kind, name, declared in self._references():
+            if name not in declared:
+                raise ValueError(f"{what} names {kind} {name!r}, which is not declared")
+        return self
+
+    def _references(self) -> Iterator[tuple[str, str, str, set[str]]]:
+        """Yield what names something, what kind of thing that is, its name, and the names that there are."""
+        tenants = {PLATFORM} | {t.name for t in self.tenants}
+        projects = {f"{t.name}/{p}" for t in self.tenants for p in t.projects}
         places: list[tuple[str, Grant | Quota]] = [(f"user {u.subject}", g) for u in self.users for g in u.grants]
         places += [(f"quota of {q.tenant}", q) for q in self.quotas]
         for what, at in places:
-            if at.tenant != "platform" and at.tenant not in tenants:
-                raise ValueError(f"{what} names tenant {at.tenant!r}, which is not declared")
-            if at.project is not None and (at.tenant, at.project) not in projects:
-                raise ValueError(f"{what} names project {at.tenant}/{at.project}, which is not declared")
-        known = {s.name for s in self.specifications}
+            yield what, "tenant", at.tenant, tenants
+            if at.project is not None:
+                yield what, "project", f"{at.tenant}/{at.project}", projects
+        specifications = {s.name for s in self.specifications}
         for offering in self.offerings:
-            if offering.specification not in known:
-                raise ValueError(
-                    f"offering {offering.name} names specification {offering.specification!r}, not declared"
-                )
-        return self
+            what = f"offering {offering.name}"
+            yield what, "specification", offering.specification, specifications
+            fitting = {i.name for i in self.images if offering.service_model in i.service_models}
+            yield from ((what, f"an image for {offering.service_model}", image, fitting) for image in offering.images)
+        cards = {c["card"] for group in self.nodes for node in group.nodes().values() for c in node["cards"]}
+        yield from (("sick_cards", "card", sick.card, cards) for sick in self.sick_cards)
 
 
 def load_scenario(path: Path) -> Scenario:

@@ -31,7 +31,18 @@ def serve(data: Path, host: str, port: int, scenario: Path, clock: Literal["wall
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     world = load_scenario(scenario)
     with owned(data), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        _keep_time(data, clock)
         runner.run(_serve(data, host, port, world, clock))
+
+
+def _keep_time(data: Path, clock: str) -> None:
+    """Keep a folder to one kind of time: a clock that stands would lie before facts of wall time."""
+    mark = data / "clock.kind"
+    if mark.exists() and mark.read_text() != clock:
+        raise ScenarioError(
+            f"{data} was begun with --clock {mark.read_text()}: go on with it, or use a new --data folder"
+        )
+    mark.write_text(clock)
 
 
 async def _serve(data: Path, host: str, port: int, world: Scenario, mode: str) -> None:
