@@ -1,8 +1,10 @@
 """A database can be thrown away: the topics give it back, the same to the byte."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +14,18 @@ from hypothesis import strategies as st
 from qm_events.catalog import OrderSubmitted
 from qm_service.commands import Cause, Refused, Unavailable
 from qm_service.inputs import ReplayNeeded
+from qm_service.log import Position, Record
 from qm_service.log_memory import MemoryLog
 from qm_service.model import Definition, Fold, Projection
 from qm_service.rebuild import Outdated, rebuild
+from qm_service.refold import CHUNK
 from qm_service.replay import NotEmpty, replay, state_hash, verify
 from qm_service.runtime import Runtime
 from qm_service.schema import create
 from qm_service.testing.nasty import NastyLog
 from qm_service.testing.world import World
 from tests.support.toys import ADMISSION, CATALOG, Phase, cancel, submit
+from tests.unit.chassis.support import until
 
 BOTH = (CATALOG, ADMISSION)
 HISTORIES = st.lists(
@@ -59,11 +64,9 @@ async def rebuilt(world: World, name: str) -> World:
     return other
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(history=HISTORIES, seed=st.integers(0, 1_000))
 def test_any_history_is_rebuilt_to_the_same_bytes_from_a_nasty_log(history: list[tuple[str, int]], seed: int) -> None:
-    import asyncio
-
     asyncio.run(_rebuild_and_compare(history, seed))
 
 
@@ -214,6 +217,48 @@ async def test_the_live_writer_goes_on_while_a_projection_is_built_and_cannot_wr
         await new.start()
         comparison = await verify(CATALOG_2, old.database, world.database("again"), world.log)
         assert comparison.equal, comparison.differing
+
+
+class HeldLog(MemoryLog):
+    """A log that answers a rebuild only when a test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+
+    async def read(self, position: Position, limit: int, wait_seconds: float = 0.0) -> list[Record]:
+        """Wait, and do it."""
+        if limit == CHUNK:
+            self.asked.set()
+            await self.go_on.wait()
+        return await super().read(position, limit, wait_seconds)
+
+
+async def test_a_stand_by_that_joins_during_a_rebuild_lets_it_go_on_and_takes_over_the_same(tmp_path: Path) -> None:
+    verdicts = replace(CATALOG.projections[1], version=2)
+    newer = replace(CATALOG, projections=(CATALOG.projections[0], verdicts))
+    log = HeldLog()
+    async with World(*BOTH, log=log, folder=tmp_path) as world:
+        await usual(world)
+        old = world.runtimes["catalog"]
+        before = await world.doc("catalog", "verdicts", "o1")
+        log.asked.clear()
+        log.go_on.clear()
+        building = asyncio.create_task(rebuild(newer, world.database("catalog"), log, "verdicts"))
+        await asyncio.wait_for(log.asked.wait(), 10)
+        joining = Runtime(newer, world.database("catalog"), log, world.clock, lease_seconds=0.4)
+        await joining.start()
+        assert "another process builds p_verdicts_v2" in str(joining.status().errors)
+        await old.execute(submit("o40"))
+        log.go_on.set()
+        await building
+        await until(lambda: joining.status().leader)
+        assert await joining.docs.get("verdicts", "o1") == before
+        await until(joining.idle)
+        comparison = await verify(newer, joining.database, world.database("again"), log)
+        assert comparison.equal, comparison.differing
+        await joining.stop()
 
 
 async def test_a_damaged_table_is_built_again_in_place() -> None:
