@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.stage import Stage
+from tests.support import laws
 from tests.support.product import Product
 from tests.support.product_distributed import Distributed
 from tests.support.product_embedded import Embedded
@@ -25,9 +26,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", params=KINDS)
 def product(request: pytest.FixtureRequest) -> Iterator[Product]:
-    """A running product with a manual clock."""
+    """A running product with a manual clock. Whatever the stories did to it: at the end the laws hold."""
     with KINDS[request.param]() as running:
         yield running
+        running.settled()
+        assert laws.at_rest(running.facts()) == []
 
 
 @pytest.fixture

@@ -81,8 +81,11 @@ class Alarms:
         return sum(alarm.at > now for alarm in self._sleepers)
 
     def in_step(self) -> bool:
-        """Tell whether the clock is asked for the earliest alarm: else whoever moves it would pass that instant by."""
-        return self._awaited is not None and (not self._heap or self._heap[0].at >= self._awaited)
+        """Tell whether the clock is asked for the earliest alarm, which is still to come: else whoever moves it would
+        pass that instant by."""
+        if self._awaited is None or not self._heap:
+            return self._awaited is not None
+        return self._heap[0].at >= self._awaited and self._heap[0].at > self.now()
 
     async def run(self) -> None:
         """Ring what is due, for ever."""

@@ -18,6 +18,8 @@ class NotSettled(Exception):
 async def settled(services: Sequence[Service], log: EventLog, limit_seconds: float = 60.0) -> None:
     """Return when all inputs are read, decided and published, and no worker has anything to do. Raises NotSettled."""
     end = monotonic() + limit_seconds
+    # Before the first look too: whom a move of the clock has woken does not run before this task lets go.
+    await asyncio.sleep(_LOOK_SECONDS)
     while busy := await _busy(services, log):
         if monotonic() > end:
             raise NotSettled(f"after {limit_seconds} s still at work: {', '.join(busy)}")
