@@ -106,7 +106,7 @@ def after(fact: Told, more: Told) -> Callable[[list[Told]], None]:
 BREAKS: Mapping[str, tuple[str, Callable[[list[Told]], None]]] = {
     "a hole": ("hole: order/o goes from 1 to 3", lambda history: history[HISTORY.index(ENDED)].update(version=3)),
     "a fork": ("fork: ('order/o', 2)", after(ENDED, ENDED | {"version": 2, "minute": 181})),
-    "two ends": ("more than one of", after(ENDED, EXPIRED))),
+    "two ends": ("more than one of", after(ENDED, EXPIRED)),
     "two holders": ("have two holders", after(cards(), cards("p", "k"))),
     "a sick card": ("are out of service", after(REGISTERED, SICK)),
     "more than the node has": ("more cpu_milli held", changed(cards(), cpu_milli=5)),
