@@ -12,6 +12,7 @@ from sqlalchemy import text
 from qm_events import Event, new_event
 from qm_events.catalog import OrderCancelRequested
 from qm_events.registry import TOPICS
+from qm_service import database as database_module
 from qm_service.clock import ManualClock, WallClock
 from qm_service.commands import Cause, Unavailable, VersionConflict
 from qm_service.database import Database, DatabaseUnavailable
@@ -211,6 +212,28 @@ async def test_a_writer_that_slept_cannot_commit_after_another_took_over(databas
             await old.execute(cancel("o1"))
         await new.execute(cancel("o1"))
         assert [event.version for event in await new.history("order/o1")] == [1, 2]
+        await new.stop()
+
+
+async def test_a_writer_that_was_paused_within_a_transaction_lets_the_next_one_in(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(database_module._SERVER_SETTINGS, "idle_in_transaction_session_timeout", "1s")
+    async with World() as world:
+        paused = world.own(Database(database_url))
+        old = world.add(Runtime(CATALOG, paused, world.log, world.clock, lease_seconds=0.5))
+        await old.start()
+        new = Runtime(CATALOG, world.own(Database(database_url)), world.log, ManualClock(START), lease_seconds=0.5)
+
+        async def write_and_sleep() -> None:
+            async with paused.write() as tx:
+                await tx.execute(old.schema.lease.update().values(beat=7))
+                await new.start()
+                await until(lambda: new.status().leader)
+
+        with pytest.raises(DatabaseUnavailable):
+            await write_and_sleep()
+        await new.execute(submit("o1"))
         await new.stop()
 
 

@@ -83,8 +83,10 @@ class Watch:
     async def look(self) -> None:
         """Look at the ends of the topics."""
         try:
+            # In this order: what is set free in between counts twice for a moment, but never not at all.
+            blocked = await self.log.blocked()
             self._ends = await self.log.ends([topic.name for topic in self.plan.inputs])
-            self._blocked = await self.log.blocked()
+            self._blocked = blocked
         except LogUnavailable as error:
             self.trouble("watch", error)
         else:
