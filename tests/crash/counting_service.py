@@ -1,31 +1,39 @@
-"""A service that counts cards, until it is killed; prints a line after each commit."""
+"""A service that counts cards, until it is killed or asked to end; says 0 when it is up, then how much it commits."""
 
 import asyncio
-import sys
+import signal
+from multiprocessing.connection import Connection
 
 from qm_service.clock import WallClock
 from qm_service.database import Database
-from qm_service.log_sqlite import SqliteLog
+from qm_service.log_url import log_from
 from qm_service.runtime import Runtime
 from tests.support import toys
 
 LEASE_SECONDS = 1.0
 
 
-def counter(log: str, database: str) -> Runtime:
-    """Return the service; it admits everything, so every order counts."""
+def counter(log: str, database: str, batch: int = 20) -> Runtime:
+    """Return the service on a log and a database; it admits everything, so every order counts."""
     toys.LIMIT = 10**9
-    place = Database(f"sqlite+aiosqlite:///{database}", durable=False)
-    return Runtime(toys.ADMISSION, place, SqliteLog(log), WallClock(), lease_seconds=LEASE_SECONDS, batch=20)
+    place = Database(database, durable=False)
+    return Runtime(toys.ADMISSION, place, log_from(log), WallClock(), lease_seconds=LEASE_SECONDS, batch=batch)
 
 
-async def main(log: str, database: str) -> None:
-    """Run for ever."""
+def work(log: str, database: str, told: "Connection[int, int]") -> None:
+    """Be the service, in a process of its own."""
+    asyncio.run(_work(log, database, told))
+
+
+async def _work(log: str, database: str, told: "Connection[int, int]") -> None:
+    ending = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
     service = counter(log, database)
-    service.committed.append(lambda events: print(len(events), flush=True))
+    service.committed.append(lambda events: told.send(len(events)))
+    told.send(0)
+    await service.log.start()
     await service.start()
-    await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    await ending.wait()
+    await service.stop()
+    await service.database.close()
+    await service.log.close()

@@ -77,6 +77,14 @@ def _asker(servers: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
 
+def wipe(servers: str) -> None:
+    """Delete all topics of the product, so that a test begins with none. Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    there = [topic for topic in admin.list_topics(timeout=_SECONDS).topics if topic in TOPICS]
+    for deleted in admin.delete_topics(there).values() if there else ():
+        deleted.result(_SECONDS)
+
+
 def facts_of_kafka(servers: str) -> list[Fact]:
     """Return all records, partition by partition in order. Raises KafkaException."""
     settings = {"bootstrap.servers": servers, "group.id": "reader", "enable.partition.eof": True, "log_level": 0}
