@@ -15,13 +15,6 @@ Attributes = dict[str, Any]
 """Of the envelope."""
 
 
-class Row:
-    """A row that is not written yet, read like one that is."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__.update(values)
-
-
 def idempotency_row(key: str, request: str | None, stream: str, first: int, last: int) -> dict[str, Any]:
     """Return the row that remembers what a keyed call led to."""
     return {"key": key, "request": request or "", "stream": stream, "first_version": first, "last_version": last}
@@ -80,7 +73,7 @@ def caused_by(event: Event[Any], position: str | None) -> Attributes:
     }
 
 
-def continued(attributes: Attributes, name: str, stream: Stream, walks: Mapping[str, Event[Any]]) -> None:
+def continued(attributes: Attributes, name: str, stream: Stream, walks: Mapping[str | None, Event[Any]]) -> None:
     """Let what nobody asked for, as by `settle` or by a runner, follow from the fact before it in the stream of its
     order. In a stream that is about many orders, from the last fact of its order in this batch (`walks`), if any."""
     order = attributes.get("correlation")

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,14 +10,14 @@ from sqlalchemy import select
 
 from qm_events import Event, decode, encode, new_event
 from qm_events.ids import PLATFORM
-from qm_service.attributes import Attributes, Row, asked_by, audit_of, caused_by, continued, idempotency_row
+from qm_service.attributes import Attributes, asked_by, audit_of, caused_by, continued, idempotency_row
 from qm_service.commands import SYSTEM, Cause, IdempotencyMismatch, Outcome, Refused, VersionConflict
 from qm_service.database import Database, DatabaseUnavailable
 from qm_service.items import Changes, Command, Input, Item
 from qm_service.memory import Key, Memory, Stream, Target
 from qm_service.model import Act, Context, Rejected
 from qm_service.park import WAITS, ParkPolicy, failed_row, parked_row
-from qm_service.store import row_of
+from qm_service.store import Row, row_of
 from qm_service.trace import consumed
 
 _log = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ class Batch:
         self._policy = policy
         self._changes = Changes()
         self._pending: deque[Event[Any]] = deque()
-        self._used: Mapping[str, Any] = {}
-        self._walks: dict[str, Event[Any]] = {}
+        self._used: dict[str, Any] = {}
+        self._walks: dict[str | None, Event[Any]] = {}
         """Order -> its last fact in this batch."""
 
     async def run(self, items: Sequence[Item], *, settle: bool = True) -> Changes:
@@ -160,7 +160,7 @@ class Batch:
         self._memory.seen[record.subject] = self._changes.seen[record.subject] = record.version
         if item.event is None:
             return
-        self._walk(item.event)
+        self._walks[item.event.correlation] = item.event
         with consumed(self._plan.definition.name, item.event, self._now):
             await self._fold(item.event)
             for act in item.acts:
@@ -202,7 +202,7 @@ class Batch:
         if decision and cause.idempotency is not None:
             row = idempotency_row(cause.idempotency, cause.request, act.stream, decision[0].version, stream.version)
             self._changes.idempotency.append(row)
-            self._used = {**self._used, cause.idempotency: Row(row)}
+            self._used[cause.idempotency] = Row(row)
         await self._follow()
         return outcome
 
@@ -242,14 +242,10 @@ class Batch:
         stream.version += 1
         stream.time = now
         stream.traceparent = event.traceparent
-        self._walk(event)
+        self._walks[event.correlation] = event
         self._changes.events.append(event)
         self._changes.rows.append(row_of(event, encode(event)))
         return event
-
-    def _walk(self, event: Event[Any]) -> None:
-        if event.correlation is not None:
-            self._walks[event.correlation] = event
 
     async def _fold(self, event: Event[Any], *, own: bool = False) -> None:
         targets = self._memory.targets(event)

@@ -29,6 +29,7 @@ class Cause:
     """Method and route template; where set, an audit fact is appended in the same transaction."""
 
 
+NOT_THE_WRITER = "this process is not the writer, or its database is down"
 NOBODY = Cause()
 """The product itself."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from time import monotonic
 
 from qm_service.clock import Clock
-from qm_service.commands import Unavailable
+from qm_service.commands import NOT_THE_WRITER, Unavailable
 from qm_service.database import Database
 from qm_service.inputs import Inputs, seed
 from qm_service.items import Command, Input, Item
@@ -22,8 +22,6 @@ from qm_service.relay import Relay
 from qm_service.schema import create, schema_of
 from qm_service.status import Watch
 from qm_service.writer import Writer
-
-NOT_THE_WRITER = "this process is not the writer, or its database is down"
 
 
 class Engine:

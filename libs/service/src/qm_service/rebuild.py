@@ -4,7 +4,6 @@ serves; then, in one transaction that holds the writer off, the rest is folded a
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import delete
@@ -21,7 +20,6 @@ from qm_service.writes import load_built, load_discarded, load_positions
 
 _LOG = logging.getLogger(__name__)
 _ROUNDS = 50
-_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _BUILDER_SECONDS = 10.0
 
 
@@ -131,7 +129,7 @@ class _Build:
         waiting = await first_parked(tx, self._refold.schema)
         self._refold.discarded = await load_discarded(tx, self._refold.schema)
         ready, self._skipped = _split([*self._skipped, *fresh(records, self._versions)], waiting)
-        folded = await self._refold.foreign(tx, ready, _NEVER)
+        folded = await self._refold.foreign(tx, ready)
         if folded.parked:
             row = folded.parked[0]
             raise BrokenHistory(f"version {row['version']} of {row['stream']}: {row['error']}")

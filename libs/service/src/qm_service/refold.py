@@ -5,7 +5,7 @@ There is no decider, no reaction and no reactor in here, so a replay cannot repe
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import func, select
@@ -25,6 +25,8 @@ from qm_service.writes import Writes
 CHUNK = 1_000
 """Facts in one transaction."""
 _CAPACITY = 20_000
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""When something was parked by a replay, which looks at no clock."""
 _PATIENCE_SECONDS = 5.0
 
 
@@ -67,7 +69,7 @@ class Refold:
                 raise BrokenHistory(f"{event.subject} version {event.version}: {error}") from error
         await self._write(tx, changed)
 
-    async def foreign(self, tx: AsyncConnection, records: Sequence[Record], now: datetime) -> Folded:
+    async def foreign(self, tx: AsyncConnection, records: Sequence[Record]) -> Folded:
         """Fold records that are neither duplicates nor out of order; one that cannot be folded is left to be parked."""
         changed: dict[Key, Any | None] = {}
         folded = Folded()
@@ -79,7 +81,7 @@ class Refold:
                 folded.seen[record.subject] = record.version
             else:
                 self.memory.parked.add(record.subject)
-                folded.parked.append(parked_row(record, error, now))
+                folded.parked.append(parked_row(record, error, _NEVER))
         await self._write(tx, changed)
         return folded
 

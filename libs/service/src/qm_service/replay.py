@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
@@ -27,7 +26,6 @@ from qm_service.schema import Schema, create, schema_of, table_name
 from qm_service.store import row_of
 from qm_service.writes import RELAY, REPLAY, load_discarded, load_positions
 
-_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _RELAY_SECONDS = 30.0
 
 
@@ -166,7 +164,7 @@ async def _inputs(refold: Refold, log: EventLog, until: Position, waiting: Mappi
     async for records in records_until(log, position, until):
         wanted = [r for r in fresh(records, versions) if r.version < waiting.get(r.subject, r.version + 1)]
         async with refold.database.write() as tx:
-            folded = await refold.foreign(tx, wanted, _NEVER)
+            folded = await refold.foreign(tx, wanted)
             await refold.writes.park(tx, folded.parked)
             await refold.writes.seen(tx, folded.seen)
     async with refold.database.write() as tx:

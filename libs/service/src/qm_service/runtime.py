@@ -7,9 +7,18 @@ from typing import Any
 
 from qm_events import Event
 from qm_service.clock import Clock
-from qm_service.commands import NOBODY, Cause, IdempotencyMismatch, Outcome, Refused, Unavailable, VersionConflict
+from qm_service.commands import (
+    NOBODY,
+    NOT_THE_WRITER,
+    Cause,
+    IdempotencyMismatch,
+    Outcome,
+    Refused,
+    Unavailable,
+    VersionConflict,
+)
 from qm_service.database import Database, DatabaseUnavailable
-from qm_service.engine import NOT_THE_WRITER, Engine
+from qm_service.engine import Engine
 from qm_service.items import Command, Input
 from qm_service.lease import LeaseLost
 from qm_service.log import EventLog, Position

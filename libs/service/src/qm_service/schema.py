@@ -180,12 +180,18 @@ def column_value(type_: type, value: Any) -> Any:
     return _COLUMNS[type_][1] if value is None else value
 
 
+def insert_of(database: Database, table: Table) -> Any:
+    """Return an insert that can be told what to do on a conflict: each dialect has its own."""
+    return sqlite.insert(table) if database.sqlite else postgresql.insert(table)
+
+
 def upsert(database: Database, table: Table) -> Insert:
     """Return the statement that inserts a row of `table` or replaces the one with its primary key."""
-    insert = sqlite.insert(table) if database.sqlite else postgresql.insert(table)
+    insert = insert_of(database, table)
     keys = list(table.primary_key.columns)
     changes = {column.name: insert.excluded[column.name] for column in table.columns if not column.primary_key}
-    return insert.on_conflict_do_update(index_elements=keys, set_=changes)
+    statement: Insert = insert.on_conflict_do_update(index_elements=keys, set_=changes)
+    return statement
 
 
 async def create(database: Database, schema: Schema) -> None:

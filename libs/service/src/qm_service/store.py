@@ -162,12 +162,14 @@ def _message(row: Any) -> Message:
 
 def message_of(event: Event[Any]) -> Message:
     """Return a fact on its way to the log."""
-    return _message(_Fact(row_of(event, encode(event))))
+    return _message(Row(row_of(event, encode(event))))
 
 
-class _Fact:
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.__dict__.update(row)
+class Row:
+    """A row that is not written yet, read like one that is."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
 
 
 def chunks(values: Sequence[Any]) -> list[Sequence[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 from qm_events import Event
 from qm_service.batch import Batch
 from qm_service.clock import Clock
-from qm_service.commands import Outcome, Unavailable
+from qm_service.commands import NOT_THE_WRITER, Outcome, Unavailable
 from qm_service.database import Database, DatabaseUnavailable
 from qm_service.inputs import Inputs
 from qm_service.items import Changes, Command, Input, Item
@@ -84,7 +84,7 @@ class Writer:
     def context(self) -> Context:
         """Return what a decision would see now. Raises Unavailable."""
         if self.memory is None:
-            raise Unavailable("this process is not the writer, or its database is down")
+            raise Unavailable(NOT_THE_WRITER)
         return Context(self._clock.now(), self.memory.view, self.memory.index)
 
     def due(self) -> datetime | None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from qm_service.database import Database
@@ -13,7 +12,7 @@ from qm_service.log import Position
 from qm_service.memory import Key, Memory
 from qm_service.model import Projection
 from qm_service.plan import Plan
-from qm_service.schema import Schema, column_value, upsert
+from qm_service.schema import Schema, column_value, insert_of, upsert
 from qm_service.store import Cursor, SqlEventStore, chunks
 
 RELAY = "relay"
@@ -33,12 +32,11 @@ class Writes:
         self._positions = upsert(database, schema.positions)
         self._cursors = upsert(database, schema.cursors)
         # A rebuild meets the facts of one call in several chunks: the first version stays.
-        keyed = sqlite.insert(schema.idempotency) if database.sqlite else postgresql.insert(schema.idempotency)
+        keyed = insert_of(database, schema.idempotency)
         last = {"last_version": keyed.excluded.last_version}
         self._idempotency = keyed.on_conflict_do_update(index_elements=["key"], set_=last)
         self._built = upsert(database, schema.built)
-        insert = sqlite.insert(schema.parked) if database.sqlite else postgresql.insert(schema.parked)
-        self._park = insert.on_conflict_do_nothing(index_elements=["stream", "version"])
+        self._park = insert_of(database, schema.parked).on_conflict_do_nothing(index_elements=["stream", "version"])
         parked = schema.parked
         self._fail = parked.update().where(parked.c.id == bindparam("row")).values(error=bindparam("why"))
         self._documents = {name: upsert(database, table) for name, table in schema.documents.items()}
