@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from qm_service.directory import DIRECTORY_PROJECTIONS
-
 from qm_events.ids import stream_name
 from qm_metering.domain import USAGE, RecordUsage, lines_of, outstanding
 from qm_metering.policy import OrderUsage
 from qm_metering.projections import LEDGER, ORDERS
+from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Act, Context, Definition
 
 
