@@ -23,7 +23,7 @@ from tests.support.toys import ADMISSION, CATALOG, ORDERS, VERDICTS, Act, Admit,
 from tests.unit.chassis.test_failures import submitted
 
 MANY = int(os.environ.get("QM_SOAK_PARKED", "1200"))
-"""Parked at once; 100000 in a soak takes minutes."""
+"""Parked at once; 100000 for a soak take minutes: `--timeout 1800`."""
 
 
 async def poisoned(world: World) -> Runtime:

@@ -88,3 +88,27 @@ def test_a_replay_over_a_database_that_is_in_use_is_refused_in_one_line(runner: 
 
 def test_a_database_is_migrated_more_than_once(runner: CliRunner) -> None:
     assert [runner.invoke(APP, ["migrate"]).exit_code for _ in range(2)] == [0, 0]
+
+
+async def park(settings: Settings) -> None:
+    """Let two records of a stream be parked."""
+    async with opened(settings) as kit:
+        schema = build(kit).runtime.schema
+        values = {"topic": "orders", "partition": 0, "stream": "order/o1", "type": "order.submitted.v1", "value": b"{}"}
+        rows = [values | {"offset": i, "version": i, "error": f"bad {i}", "parked_at": kit.clock.now()} for i in (1, 2)]
+        async with kit.database.write() as tx:
+            await tx.execute(schema.parked.insert(), rows)
+
+
+def test_an_operator_lists_what_is_parked_and_discards_the_first_of_a_stream(runner: CliRunner) -> None:
+    run_loop(park(load(Settings)))
+    listed = runner.invoke(APP, ["parked"]).output.splitlines()
+    assert [line.split(" ", 2)[2] for line in listed] == [
+        "order/o1@1 order.submitted.v1: bad 1",
+        "order/o1@2 order.submitted.v1: bad 2",
+    ]
+    assert runner.invoke(APP, ["redrive"]).output == "2 to be tried again\n"
+    asked = runner.invoke(APP, ["redrive", "--discard", "order/o1"])
+    assert asked.output == "order/o1@1 to be discarded\n1 to be tried again\n"
+    nothing = runner.invoke(APP, ["redrive", "--discard", "order/o2"])
+    assert nothing.output == "nothing of order/o2 is parked\n0 to be tried again\n"
