@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from qm_client.sdk import ENDED, Client, Client
+from qm_client.sdk import ENDED, Client
 from tests.crash.crowd import LABEL, Crowd
 from tests.crash.verdict import faults
 from tests.e2e.stage import Stage
 from tests.support.product import Product
-from tests.support.servers import Server, wait_until, wait_until
+from tests.support.servers import Server, wait_until
 
 REST_SECONDS = 120.0
 MISBEHAVIOUR: Mapping[str, Mapping[str, Any]] = {
@@ -96,18 +96,12 @@ class Storm:
             # A runner that waits to try again is at rest until then: on wall time rest alone says too little.
             with suppress(RuntimeError):
                 wait_until(lambda: not self._open(boss), REST_SECONDS)
-            # On wall time rest does not mean the end: the clouds take their time.
-            wait_until(lambda: _all_ended(boss), REST_SECONDS)
         self._product.settled(REST_SECONDS)
         report.faults, figures = faults(self._product, self._accepted, LABEL, cards=NODES * 8)
         report.figures |= {"accepted": len(self._accepted), **figures}
 
     def _open(self, boss: Client) -> list[str]:
         return [record["order"] for record in boss.pages("/orders", limit=500) if record["phase"] not in ENDED]
-
-
-def _all_ended(client: Client) -> bool:
-    return all(record["phase"] in ENDED for record in client.pages("/orders", limit=500))
 
 
 def _kill(part: Server, chance: random.Random) -> list[str]:
