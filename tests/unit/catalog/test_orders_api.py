@@ -164,7 +164,12 @@ async def test_cancelling_an_order_that_is_over_adds_no_fact(stage: Stage) -> No
 @pytest.mark.parametrize("wrapped", [True, False])
 async def test_a_release_may_report_a_fault(stage: Stage, wrapped: bool) -> None:
     order = (await stage.order())["id"]
-    fault = {"card": "n1-c0", "category": "ecc", "summary": "errors under load"}
+    await stage.tell(
+        scheduler.AllocationAllocated(
+            order=order, allocation="a", request=walk.REQUEST, units=walk.UNITS, allocated_at=stage.world.clock.now()
+        )
+    )
+    fault = {"card": walk.UNITS[0].cards[0], "category": "ecc", "summary": "errors under load"}
     record = await stage.done("POST", f"/orders/{order}/release", {"fault": fault} if wrapped else fault)
     assert record["fault"] == fault
     assert record["ended_by"] == "released"
