@@ -83,7 +83,6 @@ def test_without_the_database_callers_are_told_to_come_again_and_nothing_is_half
             lambda: client.post(f"/orders/{first}/release", json={}),
             lambda: client.get(f"/usage/orders/{first}"),
             lambda: client.get("/quotas/database"),
-            lambda: client.get("/queue"),
             lambda: client.get(f"/environments/{first}"),
         ):
             told_to_come_again(ask)

@@ -64,6 +64,7 @@ async def rebuilt(world: World, name: str) -> World:
     return other
 
 
+@pytest.mark.timeout(1_200)  # two hundred histories on a machine that does other things too
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(history=HISTORIES, seed=st.integers(0, 1_000))
 def test_any_history_is_rebuilt_to_the_same_bytes_from_a_nasty_log(history: list[tuple[str, int]], seed: int) -> None:
