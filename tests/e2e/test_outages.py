@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize("product", ["distributed"], indirect=True)
 
 ORDERS = 60
 CLIENTS = 4
-PROMPT_SECONDS = 20.0
+PROMPT_SECONDS = 45.0
 TOLD_SECONDS = 10.0
 """How soon a caller has to be told that the database is away."""
 P99_SECONDS = 0.25

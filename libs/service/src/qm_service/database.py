@@ -16,7 +16,7 @@ from qm_service import sqlite_driver
 
 _DOWN = (OperationalError, InterfaceError, InternalError, PoolTimeout, OSError, TimeoutError)
 """What says that the database, not the statement, is at fault."""
-_SERVER_SETTINGS = {"idle_in_transaction_session_timeout": "30s"}
+_SERVER_SETTINGS = {"idle_in_transaction_session_timeout": "10s"}
 """A process that was paused in the middle of a transaction must not hold the others up for as long."""
 _DOWN_STATES = ("08", "28", "3D", "40", "53", "55", "57", "58", "25P03")
 """The same in SQLSTATEs: no connection, nobody is let in, no such database, a deadlock, no resources, in use, stopped
