@@ -63,6 +63,10 @@ class Storm:
         for model, steps in MISBEHAVIOUR.items():
             self._stage.operator.call("PUT", f"/sim/backends/{model}", {"steps": steps})
 
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._stage.close()
+
     def blow(self, kills: int) -> Report:
         """Strike until so many processes were killed, bring all back, and judge; may be called again."""
         report, started = Report(self._product.kind, self._seed), time.monotonic()
