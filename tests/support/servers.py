@@ -9,6 +9,7 @@ Each server runs in a process group of its own and ends with this process, howev
 
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -24,6 +25,8 @@ from typing import Self
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
+PORTS = (10_000, 32_768)
+"""Below the range from which Linux takes ports for outgoing connections."""
 KAFKA_VERSION = "4.4.0"
 # The pipe of its input closes when this process ends, also when it is killed: then the guard kills the group. The
 # children of PostgreSQL have groups of their own and end after their parent, unless they are paused.
@@ -268,10 +271,15 @@ def run(command: Sequence[str | Path], user: str | None = None) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on now.
+
+    It is none of those that the system gives to outgoing connections: who calls a server that is down could be given
+    the very port that he calls, and the server could not come back.
+    """
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, random.randrange(*PORTS)))
+            return int(probe.getsockname()[1])
 
 
 def accepts(port: int) -> bool:
