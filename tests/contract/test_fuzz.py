@@ -70,13 +70,15 @@ class Fuzz:
 @contextmanager
 def fuzzing(folder: Path) -> Iterator[Fuzz]:
     """Run the product with one order of each service model, one that awaits approval, and one that has ended."""
-    logging.getLogger("qm_service.edge").setLevel(logging.CRITICAL)  # what failed is told by the faults
+    edge = logging.getLogger("qm_service.edge")
+    edge.setLevel(logging.CRITICAL)  # what failed is told by the faults
     with asyncio.Runner() as loop:
         world = inside(folder)
         site = loop.run(world.__aenter__())
         try:
             yield Fuzz(loop, site, loop.run(_known(site)))
         finally:
+            edge.setLevel(logging.NOTSET)
             loop.run(world.__aexit__(None, None, None))
 
 

@@ -8,16 +8,15 @@ from qm_service.clock import WallClock
 from qm_service.database import Database
 from qm_service.log_url import log_from
 from qm_service.runtime import Runtime
-from tests.support import toys
+from tests.support.toys import GENEROUS
 
 LEASE_SECONDS = 1.0
 
 
 def counter(log: str, database: str, batch: int = 20) -> Runtime:
     """Return the service on a log and a database; it admits everything, so every order counts."""
-    toys.LIMIT = 10**9
     place = Database(database, durable=False)
-    return Runtime(toys.ADMISSION, place, log_from(log), WallClock(), lease_seconds=LEASE_SECONDS, batch=batch)
+    return Runtime(GENEROUS, place, log_from(log), WallClock(), lease_seconds=LEASE_SECONDS, batch=batch)
 
 
 def work(log: str, database: str, told: "Connection[int, int]") -> None:

@@ -75,7 +75,7 @@ class Storm:
         crowd.start()
         try:
             while report.kills < kills:
-                time.sleep(self._chance.uniform(0.1, 2.5))
+                time.sleep(self._chance.uniform(0.1, 1.5))
                 report.strikes.update(self._strike())
         finally:
             crowd.stop()

@@ -17,7 +17,7 @@ from qm_service.store import message_of
 from qm_service.testing.flaky import Failure
 from qm_service.testing.world import START, World
 from tests.support import toys
-from tests.support.toys import ADMISSION, CATALOG, cancel, request, submit
+from tests.support.toys import ADMISSION, CATALOG, GENEROUS, cancel, request, submit
 from tests.unit.chassis.support import flaky, insist, settle_through_trouble, until, versions
 
 
@@ -70,8 +70,7 @@ async def test_a_fact_that_comes_twice_is_folded_once() -> None:
 
 async def test_a_repeated_fact_is_ignored_when_memory_has_long_forgotten_it(monkeypatch) -> None:
     monkeypatch.setattr("qm_service.writer._CAPACITY", 10)
-    monkeypatch.setattr(toys, "LIMIT", 1_000)
-    async with World(ADMISSION) as world:
+    async with World(GENEROUS) as world:
         await world.log.publish([submitted(f"o{i}") for i in range(500)])
         await world.settle()
         await world.log.publish([submitted(f"o{i}") for i in range(500)])

@@ -18,8 +18,7 @@ from qm_service.redrive import Redriven, Which, ask, redrive, serve
 from qm_service.replay import state_hash, verify
 from qm_service.runtime import Runtime
 from qm_service.testing.world import World
-from tests.support import toys
-from tests.support.toys import ADMISSION, CATALOG, ORDERS, VERDICTS, Act, Admit, cancel, submit
+from tests.support.toys import ADMISSION, CATALOG, GENEROUS, ORDERS, VERDICTS, Act, Admit, cancel, submit
 from tests.unit.chassis.test_failures import submitted
 
 MANY = int(os.environ.get("QM_SOAK_PARKED", "1200"))
@@ -100,8 +99,7 @@ async def test_many_parked_records_are_tried_in_pages_and_the_memory_stays_small
 ) -> None:
     capacity = 200
     monkeypatch.setattr("qm_service.writer._CAPACITY", capacity)
-    monkeypatch.setattr(toys, "LIMIT", 10**9)
-    async with World(ADMISSION) as world:
+    async with World(GENEROUS) as world:
         world.expects_trouble = True
         for i in range(0, MANY, 500):
             await world.log.publish([submitted(f"o{i + k}", poison="yes") for k in range(min(500, MANY - i))])
