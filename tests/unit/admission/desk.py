@@ -15,6 +15,7 @@ from qm_service.model import Act, Context, Rejected
 
 START = datetime(2026, 6, 1, 8, tzinfo=UTC)
 TENANT = "acme"
+RESIDENT = {projection.name: projection.resident for projection in ADMISSION.projections}
 
 
 def request(
@@ -43,7 +44,8 @@ class Docs:
         return self.all[projection].get(key)
 
     def resident(self, projection: str) -> Mapping[str, Any]:
-        return self.all[projection]
+        resident = RESIDENT[projection]
+        return {key: doc for key, doc in self.all[projection].items() if resident and resident(doc)}
 
 
 class Desk:
@@ -67,7 +69,7 @@ class Desk:
         self.index = ADMISSION.new_index()
         for projection in ADMISSION.projections:
             if projection.resident:
-                for key, doc in sorted(self.docs.all[projection.name].items()):
+                for key, doc in sorted(self.docs.resident(projection.name).items()):
                     self.index.changed(projection.name, key, None, doc)
 
     def tell(self, data: EventData, stream: str, *, settle: bool = True) -> list[Any]:
@@ -131,13 +133,14 @@ class Desk:
 
     def _fold(self, event: Event[Any]) -> None:
         for projection in ADMISSION.projections:
-            fold = projection.folds.get(type(event.data))
+            fold, resident = projection.folds.get(type(event.data)), projection.resident
             for key in fold.keys(event) if fold else ():
                 docs = self.docs.all[projection.name]
                 old, new = docs.get(key), fold.apply(docs.get(key), event)
                 docs.pop(key, None) if new is None else docs.update({key: new})
-                if self.index and projection.resident and (old is not None or new is not None):
-                    self.index.changed(projection.name, key, old, new)
+                live = [doc if doc is not None and resident(doc) else None for doc in (old, new)] if resident else []
+                if self.index and any(doc is not None for doc in live):
+                    self.index.changed(projection.name, key, *live)
 
 
 def furnished() -> Desk:

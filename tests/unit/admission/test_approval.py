@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from qm_admission import approval
 from qm_admission.book import SetLimits, SetPolicies
 from qm_events import Event
-from qm_events.admission import ApprovalPolicy
+from qm_events.approval import ApprovalPolicy
 from qm_events.catalog import MemberGranted, MemberRevoked
-from qm_events.specs import Role, ServiceModel
+from qm_events.specs import Role
 from qm_service.model import Rejected
 from tests.unit.admission.desk import TENANT, Desk, cancel, furnished, names, request, submit, vote
 
@@ -23,49 +22,6 @@ def desk_with(*policies: ApprovalPolicy) -> Desk:
     said = desk.command("quota/acme", SetPolicies(TENANT, policies))
     assert names(said) == ["approval_policy.set"]
     return desk
-
-
-@pytest.mark.parametrize(
-    ("conditions", "matches"),
-    [
-        ({}, True),
-        ({"projects": ("vision",)}, True),
-        ({"projects": ("speech",)}, False),
-        ({"service_models": (ServiceModel.VM, ServiceModel.MAAS)}, True),
-        ({"service_models": (ServiceModel.MAAS,)}, False),
-        ({"accelerators": ("h100", "npu")}, True),
-        ({"accelerators": ("npu",)}, False),
-        ({"cards_at_least": 8}, True),
-        ({"cards_at_least": 9}, False),
-        ({"projects": ("vision",), "cards_at_least": 9}, False),
-    ],
-)
-def test_a_policy_asks_when_all_its_conditions_hold(conditions: dict[str, Any], matches: bool) -> None:
-    asked = request("vision", cards=4, count=2, types=("a100", "h100"))
-    assert approval.asks(policy(**conditions), asked) is matches
-
-
-@pytest.mark.parametrize(
-    ("subject", "grants", "rule", "may"),
-    [
-        ("ann", [(TENANT, "vision", "approver")], {}, True),
-        ("ann", [(TENANT, None, "approver")], {}, True),
-        ("ann", [(TENANT, "speech", "approver")], {}, False),
-        ("ann", [("other", None, "approver")], {}, False),
-        ("ann", [(TENANT, "vision", "viewer")], {}, False),
-        ("ann", [], {}, False),
-        ("dev", [(TENANT, None, "approver")], {}, False),
-        ("dev", [(TENANT, None, "approver")], {"self_approval": True}, True),
-        ("kim", [(TENANT, "speech", "viewer")], {"approver_subjects": ("kim",)}, True),
-        ("kim", [("other", None, "viewer")], {"approver_subjects": ("kim",)}, False),
-        ("kim", [], {"approver_subjects": ("kim",)}, False),
-        ("dev", [(TENANT, None, "viewer")], {"approver_subjects": ("dev",)}, False),
-        ("ops", [("platform", None, "operator")], {"approver_role": Role.OPERATOR}, True),
-        ("ops", [("platform", None, "approver")], {}, False),
-    ],
-)
-def test_who_may_decide(subject: str, grants: list[approval.Grant], rule: dict[str, Any], may: bool) -> None:
-    assert approval.entitled(policy(**rule), request("vision"), subject, grants) is may
 
 
 def test_the_first_policy_that_matches_asks_those_who_have_the_role() -> None:
@@ -182,9 +138,9 @@ def test_a_lapse_is_due_after_a_restart_too() -> None:
     (asked,) = submit(desk, "o1", request())
     desk.restart()
     assert desk.index is not None
-    assert desk.index.next_lapse() == asked.lapses_at
+    assert desk.index.questions.next_at() == asked.lapses_at
     assert names(desk.advance(hours=1)) == ["approval.lapsed", "order.rejected"]
-    assert desk.index.next_lapse() is None
+    assert desk.index.questions.next_at() is None
 
 
 def test_a_withdrawn_order_makes_its_approval_void() -> None:

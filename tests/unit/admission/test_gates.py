@@ -7,7 +7,7 @@ import pytest
 
 from qm_admission.book import SetLimits, SetPolicies
 from qm_events import EventData
-from qm_events.admission import ApprovalPolicy
+from qm_events.approval import ApprovalPolicy
 from qm_events.catalog import OrderExpired, OrderReleaseRequested
 from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReleased
 from qm_events.scheduler import AllocationWithdrawn

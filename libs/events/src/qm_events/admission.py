@@ -4,10 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from qm_events.approval import Absence, ApprovalPolicy, Notices
 from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import ADMISSIONS, QUOTAS, event
-from qm_events.specs import Amounts, OrderRequest, Role, ServiceModel, Text, Value, Violation
+from qm_events.specs import Amounts, OrderRequest, Role, Text, Value, Violation
 from qm_events.units import DnsLabel
 
 # ---- admissions: streams `admission/<order>`
@@ -39,6 +40,94 @@ class ApprovalRequested(EventData):
     self_approval: bool = False
     """With the two before it the policy's rule, by which the decision checks the directory again."""
     submission: Submission | None = None
+    by: ApprovalPolicy | None = None
+    """The policy that asks, as it was then: the stream alone tells which levels follow."""
+    levels: int | None = Field(default=None, ge=1)
+    """How many there are."""
+    needed: int | None = Field(default=None, ge=1)
+    """How many people must agree at this level."""
+    awaited: tuple[str, ...] | None = None
+    """Those of the approvers who are counted on now; the others may decide too."""
+    escalates_at: UtcTime | None = None
+    remind_at: UtcTime | None = None
+
+
+@event("approval.voted", version=1, topic=ADMISSIONS)
+class ApprovalVoted(EventData):
+    """Someone entitled spoke, and the level needs more words. The last word is the grant or the denial itself."""
+
+    order: str
+    approval: str
+    level: int
+    approver: str
+    on_behalf_of: str | None = None
+    verdict: Literal["approve", "deny"]
+    comment: str = ""
+    digest: str
+    voted_at: UtcTime
+    awaited: tuple[str, ...]
+
+
+@event("approval.rerouted", version=1, topic=ADMISSIONS)
+class ApprovalRerouted(EventData):
+    """Other people may decide than before: the directory, a delegation or the policy changed. Votes stay."""
+
+    order: str
+    approval: str
+    level: int
+    cause: Literal["people_changed", "policy_changed"]
+    approvers: tuple[str, ...]
+    """All who may decide now; empty = nobody can, and the order waits."""
+    awaited: tuple[str, ...]
+    joined: tuple[str, ...]
+    """Those who could not before."""
+    needed: int = Field(ge=1)
+    by: ApprovalPolicy | None = None
+    """The new policy, where that is the cause."""
+    notices: Notices | None = None
+    rerouted_at: UtcTime
+
+
+@event("approval.escalated", version=1, topic=ADMISSIONS)
+class ApprovalEscalated(EventData):
+    """Undecided for too long: more people may decide, or (`next_level`) the next level is asked in the same step."""
+
+    order: str
+    approval: str
+    level: int
+    to: Literal["approvers", "next_level"]
+    approvers: tuple[str, ...]
+    awaited: tuple[str, ...]
+    joined: tuple[str, ...]
+    notices: Notices | None = None
+    escalated_at: UtcTime
+    lapses_at: UtcTime | None = None
+
+
+@event("approval.reminded", version=1, topic=ADMISSIONS)
+class ApprovalReminded(EventData):
+    """Those awaited are to be reminded."""
+
+    order: str
+    approval: str
+    level: int
+    awaited: tuple[str, ...]
+    number: int = Field(ge=1)
+    notices: Notices | None = None
+    reminded_at: UtcTime
+    remind_at: UtcTime | None = None
+    """When again."""
+
+
+@event("approval.withdrawn", version=1, topic=ADMISSIONS)
+class ApprovalWithdrawn(EventData):
+    """The question is taken back, as the policies changed; what follows is in the same step."""
+
+    order: str
+    approval: str
+    level: int
+    cause: str
+    withdrawn_at: UtcTime
 
 
 @event("approval.granted", version=1, topic=ADMISSIONS)
@@ -52,6 +141,7 @@ class ApprovalGranted(EventData):
     comment: str = ""
     digest: str
     decided_at: UtcTime
+    on_behalf_of: str | None = None
 
 
 @event("approval.denied", version=1, topic=ADMISSIONS)
@@ -65,6 +155,7 @@ class ApprovalDenied(EventData):
     comment: str = ""
     digest: str
     decided_at: UtcTime
+    on_behalf_of: str | None = None
 
 
 @event("approval.lapsed", version=1, topic=ADMISSIONS)
@@ -162,26 +253,24 @@ class QuotaLimitSet(EventData):
     over_quota: Literal["hold", "refuse"] = "hold"
 
 
-class ApprovalPolicy(Value):
-    """When a person must agree, and who may. Conditions that are given must all hold."""
-
-    name: DnsLabel
-    projects: tuple[DnsLabel, ...] | None = None
-    service_models: tuple[ServiceModel, ...] | None = None
-    accelerators: tuple[DnsLabel, ...] | None = None
-    cards_at_least: int | None = Field(default=None, ge=1)
-    approver_role: Role | None = None
-    approver_subjects: tuple[Text, ...] = ()
-    self_approval: bool = False
-    lapses_after_seconds: int | None = Field(default=None, ge=1)
-
-
 @event("approval_policy.set", version=1, topic=QUOTAS)
 class ApprovalPolicySet(EventData):
     """The policies of a tenant, in the order in which they are tried; the first that matches asks."""
 
     tenant: DnsLabel
     policies: tuple[ApprovalPolicy, ...]
+
+
+# ---- quotas: streams `delegations/<tenant>`
+
+
+@event("delegation.set", version=1, topic=QUOTAS)
+class DelegationSet(EventData):
+    """When somebody is away, and who speaks for him then: all of it at once."""
+
+    tenant: DnsLabel
+    subject: Text
+    absences: tuple[Absence, ...]
 
 
 @event("quotas.access_audited", version=1, topic=QUOTAS)

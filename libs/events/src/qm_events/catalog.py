@@ -72,6 +72,33 @@ class MemberRevoked(EventData):
     role: Role
 
 
+@event("subject.manager_set", version=1, topic=DIRECTORY)
+class SubjectManagerSet(EventData):
+    """A subject reports to a manager within the tenant; None = to nobody."""
+
+    tenant: DnsLabel
+    subject: Text
+    manager: Text | None = None
+
+
+@event("group.joined", version=1, topic=DIRECTORY)
+class GroupJoined(EventData):
+    """A subject is in a group of the tenant. A group is named by policies and gives no role."""
+
+    tenant: DnsLabel
+    group: DnsLabel
+    subject: Text
+
+
+@event("group.left", version=1, topic=DIRECTORY)
+class GroupLeft(EventData):
+    """A subject is in the group no more."""
+
+    tenant: DnsLabel
+    group: DnsLabel
+    subject: Text
+
+
 @event("specification.published", version=1, topic=DIRECTORY)
 class SpecificationPublished(EventData):
     """A specification, or a new version of one, can be ordered."""

@@ -1,12 +1,13 @@
 """The life of an order, the topics and their owners, and the table of all facts.
 
 An order begins with `order.submitted`. Admission answers once per gate: a request that can never fit is
-`order.rejected`; one that needs a person gets `approval.requested`, then `approval.granted`, `approval.denied` or
-`approval.lapsed`; one that does not fit now is `order.held` until it does; then `quota.claimed` and
-`order.admitted`. The scheduler takes it: `allocation.queued`, `allocation.waiting` each time the reason changes,
-`allocation.allocated` when it holds cards. The provisioner builds: for every step `environment.step_intended` before
-the call and `environment.step_done` or `environment.step_failed` after it, then `environment.verified` (the probes,
-run as the user) and `environment.ready`, or `environment.failed`.
+`order.rejected`; one that needs people gets `approval.requested` for each level, in between `approval.voted`,
+`approval.rerouted`, `approval.escalated` and `approval.reminded`, then `approval.granted`, `approval.denied`,
+`approval.lapsed` or, when the policies changed, `approval.withdrawn`; one that does not fit now is `order.held` until
+it does; then `quota.claimed` and `order.admitted`. The scheduler takes it: `allocation.queued`, `allocation.waiting`
+each time the reason changes, `allocation.allocated` when it holds cards. The provisioner builds: for every step
+`environment.step_intended` before the call and `environment.step_done` or `environment.step_failed` after it, then
+`environment.verified` (the probes, run as the user) and `environment.ready`, or `environment.failed`.
 
 It ends on `order.cancel_requested`, `order.release_requested` or `order.expired`, at any point, each idempotent.
 Without cards the end is `order.withdrawn` (admission) or `allocation.withdrawn` (scheduler). With cards the provisioner

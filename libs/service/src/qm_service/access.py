@@ -92,6 +92,10 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/models/{name}/status"): _OPERATORS,
     ("POST", "/v1/subjects"): _ADMINS,
     ("POST", "/v1/subjects/{subject}/erase"): _ADMINS,
+    ("PUT", "/v1/subjects/{subject}/manager"): _ADMINS,
+    ("GET", "/v1/groups/{group}/members"): _MEMBERS,
+    ("POST", "/v1/groups/{group}/members"): _ADMINS,
+    ("DELETE", "/v1/groups/{group}/members"): _ADMINS,
     # admission; a tenant's own limit is set by the platform, or it would limit nothing
     ("GET", "/v1/quotas/{tenant}"): _MEMBERS,
     ("PUT", "/v1/quotas/{tenant}"): _OPERATORS,
@@ -102,6 +106,8 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/approvals"): _ANYONE,
     ("POST", "/v1/approvals/{approval}/approve"): _DECIDERS,
     ("POST", "/v1/approvals/{approval}/deny"): _DECIDERS,
+    ("GET", "/v1/delegations/{subject}"): _MEMBERS,
+    ("PUT", "/v1/delegations/{subject}"): _ADMINS,
     # scheduler; capacity is counts by type, it names no order and no tenant
     ("GET", "/v1/queue"): _ANYONE,
     ("GET", "/v1/fleet/capacity"): _ANYONE,

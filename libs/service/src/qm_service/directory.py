@@ -1,4 +1,4 @@
-"""What every service knows of people and tenants: two projections of the topic `directory`, wholly in memory.
+"""What every service knows of people and tenants: three projections of the topic `directory`, wholly in memory.
 
 Put `DIRECTORY_PROJECTIONS` into a service's `Definition`; the catalog does so too and folds its own facts with them.
 Only facts of one tenant are ordered, so a document holds each tenant's part apart from the others' and in sorted order.
@@ -13,6 +13,7 @@ from qm_events import Event
 from qm_events.catalog import MemberGranted, MemberRevoked, ProjectRegistered, SubjectErased, TenantRegistered
 from qm_events.specs import Role
 from qm_service.model import Fold, Projection
+from qm_service.organisation import POSITIONS
 
 SUBJECTS = "subjects"
 TENANTS = "tenants"
@@ -110,5 +111,6 @@ DIRECTORY_PROJECTIONS: tuple[Projection[Any], ...] = (
         folds={TenantRegistered: Fold(_tenant_registered), ProjectRegistered: Fold(_project_registered)},
         resident=_always,
     ),
+    POSITIONS,
 )
 """For every `Definition.projections`."""

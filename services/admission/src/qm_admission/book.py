@@ -10,7 +10,8 @@ from typing import Any
 from qm_admission import approval, dimensions
 from qm_admission.quota import OverQuota, Quantities
 from qm_events import EventData
-from qm_events.admission import ApprovalPolicy, ApprovalPolicySet, QuotaLimitSet
+from qm_events.admission import ApprovalPolicySet, QuotaLimitSet
+from qm_events.approval import ApprovalPolicy
 from qm_events.specs import Amounts
 from qm_service.model import Context, Decider, Decision
 

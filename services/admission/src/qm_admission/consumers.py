@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qm_admission.book import BOOKS
+from qm_admission.delegations import DELEGATIONS
 from qm_admission.domain import ORDERS, Admit, Commit, End, Withdraw, WithdrawCause
 from qm_admission.index import AdmissionIndex
 from qm_admission.projections import PROJECTIONS
@@ -75,7 +76,7 @@ REACTIONS: Mapping[type[EventData], Reaction] = {
 
 ADMISSION = Definition(
     name="admission",
-    deciders=(ORDERS, BOOKS),
+    deciders=(ORDERS, BOOKS, DELEGATIONS),
     projections=(*DIRECTORY_PROJECTIONS, *PROJECTIONS),
     reactions=REACTIONS,
     settle=settle,

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from qm_admission import gates, quota
 from qm_admission.state import HOLDING, WAITING, Admission, Phase, evolve
-from qm_admission.votes import Lapse, Vote, lapse, vote
+from qm_admission.upkeep import Alarm, Reroute, Review, alarm, reroute, review
+from qm_admission.votes import Vote, vote
 from qm_events.admission import OrderWithdrawn, QuotaCommitted, QuotaRefunded, Submission
 from qm_events.specs import Amounts, PlacedUnit
 from qm_service.model import Context, Decider, Decision
@@ -106,7 +107,9 @@ DECISIONS: Mapping[type[Any], Callable[[Admission, Any, Context], Decision]] = {
     Admit: _admit,
     Reexamine: _reexamine,
     Vote: vote,
-    Lapse: lapse,
+    Alarm: alarm,
+    Reroute: reroute,
+    Review: review,
     Withdraw: _withdraw,
     Commit: _commit,
     End: _end,

@@ -6,22 +6,21 @@ the project says so) with every limit in the way.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 
-from qm_admission import approval, quota, remedies
+from qm_admission import quota, remedies
+from qm_admission.conditions import first_asking
+from qm_admission.levels import next_question
 from qm_admission.quota import Answer
 from qm_admission.state import Admission, Phase
 from qm_events import EventData
 from qm_events.admission import (
-    ApprovalPolicy,
-    ApprovalRequested,
     OrderAdmitted,
     OrderHeld,
     OrderRejected,
     QuotaClaimed,
     Submission,
 )
-from qm_events.ids import derived_id
+from qm_events.approval import ApprovalPolicy
 from qm_events.specs import Amounts, Violation
 from qm_service.model import Context
 
@@ -36,8 +35,9 @@ def pass_through(
     answer, violations = quota.assess(path, scopes, amounts, ahead)
     if answer is Answer.NEVER_FITS:
         return [rejection(order, "quota-never-fits", remedies.when_never(request, violations), ctx, violations)]
-    if policy := approval.first_asking(policies, request):
-        return [_ask(order, policy, submission, ctx)]
+    policy = first_asking(policies, submission, ctx)
+    if policy and (question := next_question(state, order, policy, submission, ctx)):
+        return [question]
     if answer is Answer.FITS:
         claimed = QuotaClaimed(order=order, scopes=path, amounts=Amounts(values=amounts))
         return [claimed, OrderAdmitted(order=order, **dict(submission))]
@@ -47,30 +47,6 @@ def pass_through(
         return []
     remedy = remedies.when_held(violations)
     return [OrderHeld(order=order, violations=violations, remedy=remedy, held_at=ctx.now, submission=submission)]
-
-
-def _ask(order: str, policy: ApprovalPolicy, submission: Submission, ctx: Context) -> ApprovalRequested:
-    """Return the question to those who may decide now; to nobody, visibly, where there is nobody."""
-    request, subjects = submission.request, ctx.docs.resident("subjects")
-    role = policy.approver_role
-    candidates = ctx.index.holders(request.tenant, request.project, role) if role else ()
-    lapse = policy.lapses_after_seconds
-    return ApprovalRequested(
-        order=order,
-        approval=derived_id("approval", order, 1),
-        policy=policy.name,
-        level=1,
-        approvers=approval.approvers(
-            policy, request, candidates, lambda subject: doc.grants if (doc := subjects.get(subject)) else ()
-        ),
-        digest=submission.digest,
-        requested_at=ctx.now,
-        lapses_at=None if lapse is None else ctx.now + timedelta(seconds=lapse),
-        approver_role=role,
-        approver_subjects=policy.approver_subjects,
-        self_approval=policy.self_approval,
-        submission=submission,
-    )
 
 
 def rejection(

@@ -1,15 +1,16 @@
-"""What `decide` and `settle` ask without a scan: lines of held orders, approvals by the time at which they lapse, and
-who has which role. Follows the resident documents and is built anew from them at each start."""
+"""What `decide` and `settle` ask without a scan: lines of held orders, open questions, prices, and who has which role.
+Follows the resident documents and is built anew from them at each start."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from heapq import heappop, heappush
 from typing import Any, Literal
 
 from qm_admission.lines import Lines, Place, Spot
+from qm_admission.prices import OFFERINGS, Prices
 from qm_admission.quota import Block, Quantities, path_of
+from qm_admission.watch import OpenQuestions
 from qm_events.ids import PLATFORM
 
 
@@ -43,13 +44,19 @@ class AdmissionIndex:
 
     def __init__(self) -> None:
         self.lines = Lines()
+        self.questions = OpenQuestions()
+        self.prices = Prices()
         self._waiting: dict[str, Waiting] = {}
-        self._lapses: list[tuple[datetime, str]] = []
         self._holders: dict[tuple[str, str | None, str], set[str]] = defaultdict(set)
         self._follow: dict[str, Callable[[str, Any, Any], None]] = {
             "waiting": self._follow_waiting,
             "scopes": self.lines.posted,
             "subjects": self._follow_subject,
+            "approvals": self.questions.approval,
+            "policies": self.questions.policies,
+            "organisation": self.questions.position,
+            "delegations": self.questions.absences,
+            OFFERINGS: self.prices.follow,
         }
 
     def changed(self, projection: str, key: str, old: Any | None, new: Any | None) -> None:
@@ -65,27 +72,10 @@ class AdmissionIndex:
                 return waiting
         return None
 
-    def next_lapse(self) -> datetime | None:
-        """Return when the next open approval lapses."""
-        while self._lapses and not self._open(*self._lapses[0]):
-            heappop(self._lapses)
-        return self._lapses[0][0] if self._lapses else None
-
-    def take_lapsed(self, now: datetime) -> list[Waiting]:
-        """Return the orders whose open approval has lapsed by now, once."""
-        lapsed = []
-        while (at := self.next_lapse()) and at <= now:
-            lapsed.append(self._waiting[heappop(self._lapses)[1]])
-        return lapsed
-
     def holders(self, tenant: str, project: str, role: str) -> Iterable[str]:
         """Return who has the role in the project, by a grant there, in the tenant or on the platform."""
         for place in ((tenant, project), (tenant, None), (PLATFORM, None)):
             yield from self._holders.get((*place, role), ())
-
-    def _open(self, lapses_at: datetime, order: str) -> bool:
-        waiting = self._waiting.get(order)
-        return waiting is not None and waiting.lapses_at == lapses_at
 
     def _follow_waiting(self, order: str, old: Waiting | None, new: Waiting | None) -> None:
         before, after = _held(old), _held(new)
@@ -93,8 +83,7 @@ class AdmissionIndex:
             self._waiting.pop(order, None)
         else:
             self._waiting[order] = new
-            if new.lapses_at:
-                heappush(self._lapses, (new.lapses_at, order))
+        self.questions.waiting(order, old, new)
         left, joined = before.spots if before else set(), after.spots if after else set()
         if after:
             self.lines.enter(after.place, path_of(after.tenant, after.project), joined - left)
@@ -107,6 +96,7 @@ class AdmissionIndex:
             self._holders[tenant, project, role].discard(subject)
         for tenant, project, role in new.grants if new else ():
             self._holders[tenant, project, role].add(subject)
+        self.questions.subject(subject, old, new)
 
 
 def _held(waiting: Waiting | None) -> Waiting | None:

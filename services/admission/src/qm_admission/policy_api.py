@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from qm_admission.book import SetPolicies
 from qm_admission.problems import ApprovalPolicyInvalid
-from qm_events.admission import ApprovalPolicy
+from qm_events.approval import ApprovalPolicy
 from qm_events.specs import Role, ServiceModel, Text
 from qm_events.units import DnsLabel
 from qm_service.caller import Access, etag
@@ -17,20 +17,20 @@ from qm_service.problem import NotFound, VersionConflict, problems
 from qm_service.runtime import Runtime
 
 
-class PolicyBody(BaseModel):
-    """When a person must agree, and who may. Conditions that are given must all hold."""
+class PolicyBody(ApprovalPolicy):
+    """When people must agree, and who may. Conditions that are given must all hold. Who decides is said by `levels`, or
+    for a single level in short by `approver_role` and `approver_subjects`."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    name: DnsLabel
-    projects: list[DnsLabel] | None = Field(default=None, min_length=1, max_length=1_000)
-    service_models: list[ServiceModel] | None = Field(default=None, min_length=1, max_length=4)
-    accelerators: list[DnsLabel] | None = Field(default=None, min_length=1, max_length=100)
+    projects: tuple[DnsLabel, ...] | None = Field(default=None, min_length=1, max_length=1_000)
+    service_models: tuple[ServiceModel, ...] | None = Field(default=None, min_length=1, max_length=4)
+    accelerators: tuple[DnsLabel, ...] | None = Field(default=None, min_length=1, max_length=100)
     cards_at_least: StrictInt | None = Field(default=None, ge=1, le=10**9)
     approver_role: Role | None = Field(default=None, description="Everybody who has it in the project may decide.")
-    approver_subjects: list[Text] = Field(default=[], max_length=100, description="So may these.")
+    approver_subjects: tuple[Text, ...] = Field(default=(), max_length=100, description="So may these.")
     self_approval: bool = Field(
-        default=False, strict=True, description="Whether one may decide on an order of one's own."
+        default=False,
+        strict=True,
+        description="Whether one may decide on an order of one's own, by whichever way one is an approver.",
     )
     lapses_after_seconds: StrictInt | None = Field(
         default=None, ge=1, le=366 * 86_400, description="Nobody decided by then: the order is rejected."
@@ -45,18 +45,10 @@ class PoliciesBody(BaseModel):
     policies: list[PolicyBody] = Field(max_length=100)
 
 
-class PolicyView(BaseModel):
+class PolicyView(ApprovalPolicy):
     """A policy as it was set."""
 
-    name: str
-    projects: list[str] | None
-    service_models: list[ServiceModel] | None
-    accelerators: list[str] | None
-    cards_at_least: int | None
-    approver_role: Role | None
-    approver_subjects: list[str]
-    self_approval: bool
-    lapses_after_seconds: int | None
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class PoliciesView(BaseModel):
@@ -91,7 +83,10 @@ def routes(runtime: Runtime) -> APIRouter:
     async def set_approval_policies(
         access: Access, tenant: DnsLabel, body: PoliciesBody, response: Response
     ) -> PoliciesView:
-        """Replace the policies of a tenant. Approvals that are open stay as they were asked for."""
+        """Replace the policies of a tenant. Each order that waits ends where the new ones put it.
+
+        Levels that were passed stay passed where their rule is the same, an open level that is the same keeps its votes
+        and times, and all else is asked anew."""
         access.check(tenant)
         await known(tenant)
         command = SetPolicies(tenant, tuple(ApprovalPolicy(**policy.model_dump()) for policy in body.policies))

@@ -71,6 +71,21 @@ class ApprovalAlreadyDecided(ProblemError):
     remedy = "Nothing to do: the decision stands."
 
 
+class ApprovalAlreadyVoted(ProblemError):
+    """One word a person, and one an approver."""
+
+    code, status, title = "approval-already-voted", 409, "This word was said before"
+    remedy = "Nothing to do: the vote stands."
+
+
+class DelegationInvalid(ProblemError):
+    """An absence that cannot be, or a delegate who could not decide."""
+
+    code, status, title = "delegation-invalid", 422, "A delegation cannot work"
+    field = "absences"
+    remedy = "Correct the absence that the detail names."
+
+
 class ApprovalConflict(ProblemError):
     """The contrary was decided before."""
 
@@ -98,6 +113,7 @@ VOTE_PROBLEMS = (
     ApprovalNotOpen,
     ApprovalDigestMismatch,
     ApprovalAlreadyDecided,
+    ApprovalAlreadyVoted,
     ApprovalConflict,
     ApprovalLapsed,
     ApprovalVoid,

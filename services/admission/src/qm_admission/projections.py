@@ -1,22 +1,21 @@
 """The documents of admission, all folds of its own facts: the ledger, the policies, who waits, and the approvals.
 
-The first three are wholly in memory, for decisions; approvals are read from SQL. Those that an index follows come after
-what it needs of them: scopes before waiting orders.
+Those that decisions look at are in memory, of approvals the open ones; the others are read from SQL. Those that an
+index follows come after what it needs of them: scopes before waiting orders.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
+from qm_admission.delegations import AWAY
 from qm_admission.index import Waiting
+from qm_admission.prices import OFFERED
+from qm_admission.question import CHANGES, Approval, changed, opened
 from qm_admission.quota import Scope, amounts_of, blocks, post, scope_name
 from qm_events import Event
 from qm_events.admission import (
-    ApprovalDenied,
-    ApprovalGranted,
-    ApprovalLapsed,
-    ApprovalPolicy,
     ApprovalPolicySet,
     ApprovalRequested,
     OrderAdmitted,
@@ -28,7 +27,7 @@ from qm_events.admission import (
     QuotaLimitSet,
     QuotaRefunded,
 )
-from qm_events.specs import OrderRequest, Role
+from qm_events.approval import ApprovalPolicy
 from qm_service.model import Column, Fold, Projection
 
 # ---- scopes: key `tenant` or `tenant/project`
@@ -99,72 +98,13 @@ def _answered(_: Any, __: Event[Any]) -> None:
 
 # ---- approvals: key approval
 
-ApprovalStatus = Literal["pending", "granted", "denied", "lapsed", "void"]
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """A question to people, and what came of it. `void`: the order ended before anybody decided."""
-
-    order: str
-    tenant: str
-    project: str
-    policy: str
-    level: int
-    request: OrderRequest
-    digest: str
-    approvers: tuple[str, ...]
-    """At the time of asking; empty = nobody could have decided then."""
-    approver_role: Role | None
-    approver_subjects: tuple[str, ...]
-    self_approval: bool
-    status: ApprovalStatus
-    requested_at: datetime
-    lapses_at: datetime | None
-    decided_by: str | None = None
-    decided_at: datetime | None = None
-    comment: str = ""
-
 
 def _opened(_: Approval | None, event: Event[ApprovalRequested]) -> Approval | None:
-    data = event.data
-    if data.submission is None:
-        return None
-    request = data.submission.request
-    return Approval(
-        order=data.order,
-        tenant=request.tenant,
-        project=request.project,
-        policy=data.policy,
-        level=data.level,
-        request=request,
-        digest=data.digest,
-        approvers=data.approvers,
-        approver_role=data.approver_role,
-        approver_subjects=data.approver_subjects,
-        self_approval=data.self_approval,
-        status="pending",
-        requested_at=data.requested_at,
-        lapses_at=data.lapses_at,
-    )
+    return opened(event.data)
 
 
-def _voted(status: ApprovalStatus) -> Callable[[Approval | None, Event[Any]], Approval | None]:
-    def apply(doc: Approval | None, event: Event[Any]) -> Approval | None:
-        data = event.data
-        return doc and replace(
-            doc, status=status, decided_by=data.approver, decided_at=data.decided_at, comment=data.comment
-        )
-
-    return apply
-
-
-def _lapsed(doc: Approval | None, event: Event[ApprovalLapsed]) -> Approval | None:
-    return doc and replace(doc, status="lapsed", decided_at=event.data.lapsed_at)
-
-
-def _voided(doc: Approval | None, event: Event[OrderWithdrawn]) -> Approval | None:
-    return doc and replace(doc, status="void", decided_at=event.data.withdrawn_at)
+def _changed(doc: Approval | None, event: Event[Any]) -> Approval | None:
+    return changed(doc, event.data)
 
 
 def _approval(event: Event[Any]) -> Sequence[str]:
@@ -176,6 +116,8 @@ def _always(_: Any) -> bool:
 
 
 PROJECTIONS: tuple[Projection[Any], ...] = (
+    OFFERED,
+    AWAY,
     Projection(
         name="scopes",
         version=1,
@@ -210,14 +152,11 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
     ),
     Projection(
         name="approvals",
-        version=1,
+        version=2,
         model=Approval,
         folds={
             ApprovalRequested: Fold(_opened, _approval),
-            ApprovalGranted: Fold(_voted("granted"), _approval),
-            ApprovalDenied: Fold(_voted("denied"), _approval),
-            ApprovalLapsed: Fold(_lapsed, _approval),
-            OrderWithdrawn: Fold(_voided, _approval),
+            **{fact: Fold(_changed, _approval) for fact in CHANGES},
         },
         columns={
             "status": Column(str, lambda doc: doc.status),
@@ -225,5 +164,6 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
             "scope": Column(str, lambda doc: scope_name(doc.tenant, doc.project)),
             "requested_at": Column(datetime, lambda doc: doc.requested_at),
         },
+        resident=lambda doc: doc.status == "pending",
     ),
 )

@@ -1,4 +1,5 @@
-"""What admission does by itself: end approvals whose time is over, examine held orders whose turn it is. Pure."""
+"""What admission does by itself: keep open questions in step with time, people and policies, examine held orders whose
+turn it is. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,19 +8,32 @@ from typing import Any
 from qm_admission import quota
 from qm_admission.domain import Reexamine
 from qm_admission.index import Waiting
+from qm_admission.levels import rerouted
 from qm_admission.quota import Answer
-from qm_admission.votes import Lapse
+from qm_admission.upkeep import Alarm, Reroute, Review
 from qm_service.model import Act, Context
 
 
 def settle(ctx: Context) -> Sequence[Act]:
     """Return what to do next. One held order at a time: what it takes decides about all younger ones."""
-    if lapsed := ctx.index.take_lapsed(ctx.now):
-        return [_act(waiting, Lapse(waiting.order)) for waiting in lapsed]
+    if acts := _questions(ctx):
+        return acts
     while woken := ctx.index.next_woken():
         if _answer_changed(woken, ctx):
             return [_act(woken, Reexamine(woken.order))]
     return []
+
+
+def _questions(ctx: Context) -> Sequence[Act]:
+    """Return what open questions call for. All orders of a tenant whose policies changed are reviewed in one step, so
+    that none is lost between two; what that leads to is known only by the streams of the held ones."""
+    questions, waiting = ctx.index.questions, ctx.docs.resident("waiting")
+    reviewed = [order for _, orders in questions.take_reviewed() for order in orders]
+    questions.again = bool(reviewed)
+    acts = [_act(waiting[order], Review(order)) for order in reviewed]
+    acts += [_act(waiting[asked.order], Alarm(asked.order)) for asked in questions.take_alarms(ctx.now)]
+    touched = [asked for asked in questions.take_touched(ctx.now) if rerouted(asked, ctx)]
+    return acts + [_act(waiting[asked.order], Reroute(asked.order)) for asked in touched]
 
 
 def _answer_changed(waiting: Waiting, ctx: Context) -> bool:
@@ -30,9 +44,11 @@ def _answer_changed(waiting: Waiting, ctx: Context) -> bool:
 
 
 def due(ctx: Context) -> datetime | None:
-    """Return when the next approval lapses."""
-    lapse: datetime | None = ctx.index.next_lapse()
-    return lapse
+    """Return when something about an open question is due next."""
+    if ctx.index.questions.again:
+        return ctx.now
+    at: datetime | None = ctx.index.questions.next_at()
+    return at
 
 
 def _act(waiting: Waiting, command: Any) -> Act:

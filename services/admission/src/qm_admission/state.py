@@ -4,12 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from qm_admission.question import PASSED, Approval, changed, levels_of, opened
 from qm_events import EventData
 from qm_events.admission import (
     ApprovalDenied,
+    ApprovalEscalated,
     ApprovalGranted,
     ApprovalLapsed,
+    ApprovalReminded,
     ApprovalRequested,
+    ApprovalRerouted,
+    ApprovalVoted,
+    ApprovalWithdrawn,
     OrderAdmitted,
     OrderHeld,
     OrderRejected,
@@ -19,6 +25,7 @@ from qm_events.admission import (
     QuotaRefunded,
     Submission,
 )
+from qm_events.approval import ApprovalPolicy
 from qm_events.specs import Violation
 
 
@@ -33,6 +40,8 @@ class Phase(StrEnum):
     """→ The person agreed."""
     UNAPPROVED = "unapproved"
     """→ The person refused, or nobody decided in time."""
+    UNASKED = "unasked"
+    """→ The question was taken back, as the policies changed."""
     HELD = "held"
     """Waits in line for quota."""
     CLAIMED = "claimed"
@@ -55,14 +64,26 @@ TRANSITIONS: Mapping[tuple[Phase, type[EventData]], Phase] = {
     (Phase.NEW, OrderHeld): Phase.HELD,
     (Phase.NEW, QuotaClaimed): Phase.CLAIMED,
     (Phase.NEW, OrderWithdrawn): Phase.WITHDRAWN,
+    (Phase.PENDING, ApprovalVoted): Phase.PENDING,
+    (Phase.PENDING, ApprovalRerouted): Phase.PENDING,
+    (Phase.PENDING, ApprovalReminded): Phase.PENDING,
+    (Phase.PENDING, ApprovalEscalated): Phase.PENDING,
+    (Phase.PENDING, ApprovalRequested): Phase.PENDING,
+    (Phase.PENDING, ApprovalWithdrawn): Phase.UNASKED,
+    (Phase.UNASKED, ApprovalRequested): Phase.PENDING,
+    (Phase.UNASKED, OrderRejected): Phase.REJECTED,
+    (Phase.UNASKED, OrderHeld): Phase.HELD,
+    (Phase.UNASKED, QuotaClaimed): Phase.CLAIMED,
     (Phase.PENDING, ApprovalGranted): Phase.APPROVED,
     (Phase.PENDING, ApprovalDenied): Phase.UNAPPROVED,
     (Phase.PENDING, ApprovalLapsed): Phase.UNAPPROVED,
     (Phase.PENDING, OrderWithdrawn): Phase.WITHDRAWN,
     (Phase.UNAPPROVED, OrderRejected): Phase.REJECTED,
+    (Phase.APPROVED, ApprovalRequested): Phase.PENDING,
     (Phase.APPROVED, OrderRejected): Phase.REJECTED,
     (Phase.APPROVED, OrderHeld): Phase.HELD,
     (Phase.APPROVED, QuotaClaimed): Phase.CLAIMED,
+    (Phase.HELD, ApprovalRequested): Phase.PENDING,
     (Phase.HELD, OrderHeld): Phase.HELD,
     (Phase.HELD, OrderRejected): Phase.REJECTED,
     (Phase.HELD, QuotaClaimed): Phase.CLAIMED,
@@ -73,6 +94,16 @@ TRANSITIONS: Mapping[tuple[Phase, type[EventData]], Phase] = {
     (Phase.COMMITTED, QuotaRefunded): Phase.REFUNDED,
 }
 
+ABOUT_THE_QUESTION = (
+    ApprovalVoted,
+    ApprovalRerouted,
+    ApprovalReminded,
+    ApprovalEscalated,
+    ApprovalWithdrawn,
+    ApprovalGranted,
+    ApprovalDenied,
+    ApprovalLapsed,
+)
 WAITING = (Phase.PENDING, Phase.HELD)
 HOLDING = (Phase.ADMITTED, Phase.COMMITTED)
 
@@ -84,12 +115,27 @@ class Admission:
     phase: Phase = Phase.NEW
     submission: Submission | None = None
     """Known while the order waits."""
-    asked: ApprovalRequested | None = None
-    verdict: ApprovalGranted | ApprovalDenied | ApprovalLapsed | None = None
+    asked: Approval | None = None
+    """The last question to people."""
+    earlier: tuple[Approval, ...] = ()
+    """Those before it."""
     blocked: tuple[Violation, ...] = ()
     scopes: tuple[str, ...] = ()
     claim: Mapping[str, int] = field(default_factory=dict)
     """What is held at each of the scopes."""
+
+
+def passed(state: Admission, policy: ApprovalPolicy, digest: str) -> int:
+    """Return how many of a policy's levels, from the first on, were passed: with the same rule, on the same digest."""
+    questions = [asked for asked in (*state.earlier, state.asked) if asked and asked.status in PASSED]
+    done = {
+        (asked.level, asked.rule.model_dump_json())
+        for asked in questions
+        if asked.digest == digest and asked.by.self_approval == policy.self_approval
+    }
+    levels = levels_of(policy)
+    keys = [(number, level.model_dump_json()) for number, level in enumerate(levels, 1)]
+    return next((place for place, key in enumerate(keys) if key not in done), len(levels))
 
 
 def evolve(state: Admission, data: EventData) -> Admission:
@@ -97,9 +143,14 @@ def evolve(state: Admission, data: EventData) -> Admission:
     phase = TRANSITIONS[state.phase, type(data)]
     match data:
         case ApprovalRequested():
-            return replace(state, phase=phase, submission=data.submission, asked=data)
-        case ApprovalGranted() | ApprovalDenied() | ApprovalLapsed():
-            return replace(state, phase=phase, verdict=data)
+            earlier = (*state.earlier, state.asked) if state.asked else state.earlier
+            asked = opened(data)
+            return replace(state, phase=phase, submission=data.submission, asked=asked, earlier=earlier)
+        case _ if type(data) in ABOUT_THE_QUESTION:
+            return replace(state, phase=phase, asked=changed(state.asked, data))
+        case OrderWithdrawn():
+            void = changed(state.asked, data) if state.phase is Phase.PENDING else state.asked
+            return replace(state, phase=phase, asked=void)
         case OrderHeld():
             return replace(state, phase=phase, submission=data.submission or state.submission, blocked=data.violations)
         case QuotaClaimed():

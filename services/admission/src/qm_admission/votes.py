@@ -1,24 +1,28 @@
-"""What a person's decision leads to, and what its absence does. Pure.
+"""What a person's word leads to. Pure.
 
 A vote binds to the digest of the parameters: what was approved is what executes. Late, double and conflicting votes
-change nothing and are told why.
+change nothing and are told why. The last word that a level needs is its grant or its denial.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from qm_admission import approval, gates
-from qm_admission.state import Admission, Phase
+from qm_admission import gates
+from qm_admission.bench import Bench, awaited, bench, fulfilled, refuses, seats_of
+from qm_admission.levels import next_question
+from qm_admission.question import Approval, CastVote, changed
+from qm_admission.state import Admission, Phase, evolve
 from qm_events import EventData
-from qm_events.admission import ApprovalDenied, ApprovalGranted, ApprovalLapsed, ApprovalRequested, Submission
-from qm_events.specs import OrderRequest
+from qm_events.admission import ApprovalDenied, ApprovalGranted, ApprovalVoted, Submission
 from qm_service.model import Context, Decision, Rejected
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A person decides; `digest` None means the parameters as they are."""
+    """A person decides; `digest` None means the parameters as they are, `on_behalf_of` None his own seat or, where he
+    has none, the first for which he may speak."""
 
     order: str
     approval: str
@@ -26,24 +30,20 @@ class Vote:
     approver: str
     digest: str | None = None
     comment: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Lapse:
-    """The time for an approval may be over."""
-
-    order: str
+    on_behalf_of: str | None = None
 
 
 def vote(state: Admission, command: Vote, ctx: Context) -> Decision:
     """Return the decision and what follows from it at once; a refusal where the vote does not count."""
-    asked, submission = state.asked, state.submission
-    if asked is None or submission is None or asked.approval != command.approval:
+    asked = next((it for it in (state.asked, *state.earlier) if it and it.approval == command.approval), None)
+    submission = state.submission
+    if asked is None or submission is None:
         return Rejected("approval-not-open", "this approval was never asked for", "read GET /v1/approvals again")
-    subject = ctx.docs.get("subjects", command.approver)
-    if not approval.entitled(asked, submission.request, command.approver, subject.grants if subject else ()):
-        return _not_entitled(command.approver, submission.request, asked)
-    if refused := _too_late(state, asked, command, ctx):
+    found = bench(asked, ctx)
+    seats = [it for it in seats_of(found, command.approver) if command.on_behalf_of in (None, it)]
+    if not seats:
+        return _not_entitled(command, asked)
+    if refused := _too_late(state, asked, command, ctx) or _spoken(asked, command, seats):
         return refused
     if command.digest not in (None, asked.digest):
         return Rejected(
@@ -51,23 +51,41 @@ def vote(state: Admission, command: Vote, ctx: Context) -> Decision:
             f"the order's parameters have the digest {asked.digest}, not {command.digest}",
             "read the approval again and decide on what it shows",
         )
-    return _decided(state, command, asked, submission, ctx)
+    taken = {it.seat for it in asked.votes}
+    seat = next(it for it in seats if it not in taken)
+    return _decided(state, command, asked, submission, seat, found, ctx)
 
 
-def _not_entitled(subject: str, request: OrderRequest, asked: ApprovalRequested) -> Rejected:
-    if subject == request.requester and not asked.self_approval:
+def may_speak(asked: Approval, subject: str, ctx: Context) -> list[str]:
+    """Return the seats for which a subject may speak now and has not."""
+    if any(it.voter == subject for it in asked.votes):
+        return []
+    taken = {it.seat for it in asked.votes}
+    return [seat for seat in seats_of(bench(asked, ctx), subject) if seat not in taken]
+
+
+def _not_entitled(command: Vote, asked: Approval) -> Rejected:
+    if command.approver == asked.request.requester and not asked.by.self_approval:
         return Rejected("approval-own-order", "nobody decides on an order of his own", "ask another approver")
-    return Rejected("approval-not-yours", f"{subject} is not an approver of this order", "ask one of its approvers")
+    whom = f" for {command.on_behalf_of}" if command.on_behalf_of else ""
+    detail = f"{command.approver} is not an approver of this order{whom}"
+    return Rejected("approval-not-yours", detail, "ask one of its approvers")
 
 
-def _too_late(state: Admission, asked: ApprovalRequested, command: Vote, ctx: Context) -> Rejected | None:
-    match state.verdict:
-        case ApprovalGranted(approver=approver, decided_at=at) | ApprovalDenied(approver=approver, decided_at=at):
-            same = isinstance(state.verdict, ApprovalGranted) == (command.verdict == "approve")
+def _too_late(state: Admission, asked: Approval, command: Vote, ctx: Context) -> Rejected | None:
+    at = asked.decided_at
+    match asked.status:
+        case "granted" | "denied" if at:
+            same = (asked.status == "granted") == (command.verdict == "approve")
             code = "approval-already-decided" if same else "approval-conflict"
-            return Rejected(code, f"{approver} decided at {at.isoformat()}", "nothing to do: the decision stands")
-        case ApprovalLapsed():
-            return _over(state.verdict.lapsed_at)
+            return Rejected(
+                code, f"{asked.decided_by} decided at {at.isoformat()}", "nothing to do: the decision stands"
+            )
+        case "lapsed" if at:
+            return _over(at)
+        case "withdrawn" | "escalated":
+            detail = asked.comment or "it was not decided in time, and the next level is asked"
+            return Rejected("approval-void", detail, "read GET /v1/approvals again")
     if asked.lapses_at is not None and asked.lapses_at <= ctx.now:
         return _over(asked.lapses_at)
     if state.phase is not Phase.PENDING:
@@ -79,29 +97,43 @@ def _over(at: datetime) -> Rejected:
     return Rejected("approval-lapsed", f"the time to decide was over at {at.isoformat()}", "submit the order again")
 
 
+def _spoken(asked: Approval, command: Vote, seats: list[str]) -> Rejected | None:
+    """Return why a word was said already: one a person and one a seat."""
+    mine = next((it for it in asked.votes if it.voter == command.approver), None)
+    others: Mapping[str, CastVote] = {it.seat: it for it in asked.votes}
+    said = mine or (others[seats[0]] if all(seat in others for seat in seats) else None)
+    if said is None:
+        return None
+    code = "approval-already-voted" if said.verdict == command.verdict else "approval-conflict"
+    detail = f"{said.voter} said {said.verdict} for {said.seat} at {said.at.isoformat()}"
+    return Rejected(code, detail, "nothing to do: one word a person and one an approver; it stands")
+
+
 def _decided(
-    state: Admission, command: Vote, asked: ApprovalRequested, submission: Submission, ctx: Context
+    state: Admission, command: Vote, asked: Approval, submission: Submission, seat: str, found: Bench, ctx: Context
 ) -> list[EventData]:
-    said = {
+    said: dict[str, Any] = {
         "order": command.order,
         "approval": asked.approval,
         "level": asked.level,
         "approver": command.approver,
+        "on_behalf_of": None if seat == command.approver else seat,
         "comment": command.comment,
         "digest": asked.digest,
-        "decided_at": ctx.now,
     }
-    if command.verdict == "deny":
+    if command.verdict == "deny" and refuses(asked, found, seat):
         remedy = f"Speak to {command.approver}, change the order and submit it again."
-        return [ApprovalDenied(**said), gates.rejection(command.order, "approval-denied", remedy, ctx)]
-    return [ApprovalGranted(**said), *gates.pass_through(state, command.order, submission, ctx)]
-
-
-def lapse(state: Admission, command: Lapse, ctx: Context) -> Decision:
-    """Return the end of an open approval whose time is over, dated as it was promised however late it is noticed."""
-    asked = state.asked
-    if state.phase is not Phase.PENDING or asked is None or asked.lapses_at is None or asked.lapses_at > ctx.now:
-        return []
-    lapsed = ApprovalLapsed(order=command.order, approval=asked.approval, level=asked.level, lapsed_at=asked.lapses_at)
-    remedy = "Nobody decided in time: submit the order again, and tell an approver."
-    return [lapsed, gates.rejection(command.order, "approval-lapsed", remedy, ctx)]
+        return [
+            ApprovalDenied(**said, decided_at=ctx.now),
+            gates.rejection(command.order, "approval-denied", remedy, ctx),
+        ]
+    voted = ApprovalVoted(**said, verdict=command.verdict, voted_at=ctx.now, awaited=())
+    after = changed(asked, voted) or asked
+    seats = bench(after, ctx)
+    if not fulfilled(after, seats):
+        return [voted.model_copy(update={"awaited": awaited(after, seats)})]
+    granted = ApprovalGranted(**said, decided_at=ctx.now)
+    passed = evolve(state, granted)
+    if question := next_question(passed, command.order, asked.by, submission, ctx):
+        return [granted, question]
+    return [granted, *gates.pass_through(passed, command.order, submission, ctx)]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from qm_events.admission import ApprovalPolicy
+from qm_events.approval import ApprovalPolicy
 from qm_events.ids import PLATFORM
 from qm_events.specs import Role, ServiceModel
 from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu
