@@ -104,6 +104,7 @@ async def _known(site: Inside) -> dict[str, list[str]]:
         "node": ["gpu-1", "npu-2"],
         "card": ["gpu-1-c0", "npu-1-c3"],
         "service_model": ["vm", "maas"],
+        "group": ["board"],
     }
 
 

@@ -65,7 +65,7 @@ def test_a_grant_is_held_once_however_often_it_is_given() -> None:
 
 
 def test_what_changes_nothing_returns_the_same_document() -> None:
-    (subjects, _) = DIRECTORY_PROJECTIONS
+    (subjects, *_) = DIRECTORY_PROJECTIONS
     event = new_event("tenant/acme", 1, NOW, "/test", granted("acme", None))
     apply = subjects.folds[MemberGranted].apply
     first = apply(None, event)

@@ -47,7 +47,15 @@ REASONS: Mapping[WaitCode, Meaning] = {
     WaitCode.APPROVAL_PENDING: Meaning(
         "A person must agree and has not yet",
         "Ask one of the approvers",
-        {"level": "which level of the policy", "approvers": "who may decide", "policy": "the policy that asks"},
+        {
+            "level": "which level of the policy",
+            "levels": "how many there are",
+            "needed": "how many people must agree at this level",
+            "agreed": "how many have agreed",
+            "awaited": "who is counted on now",
+            "approvers": "who may decide; empty = nobody can",
+            "policy": "the policy that asks",
+        },
         "admission",
     ),
     WaitCode.RESERVATION_NOT_STARTED: Meaning(

@@ -93,9 +93,9 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/subjects"): _ADMINS,
     ("POST", "/v1/subjects/{subject}/erase"): _ADMINS,
     ("PUT", "/v1/subjects/{subject}/manager"): _ADMINS,
-    ("GET", "/v1/groups/{group}/members"): _MEMBERS,
-    ("POST", "/v1/groups/{group}/members"): _ADMINS,
-    ("DELETE", "/v1/groups/{group}/members"): _ADMINS,
+    ("GET", "/v1/tenants/{tenant}/groups/{group}/members"): _MEMBERS,
+    ("POST", "/v1/tenants/{tenant}/groups/{group}/members"): _ADMINS,
+    ("DELETE", "/v1/tenants/{tenant}/groups/{group}/members"): _ADMINS,
     # admission; a tenant's own limit is set by the platform, or it would limit nothing
     ("GET", "/v1/quotas/{tenant}"): _MEMBERS,
     ("PUT", "/v1/quotas/{tenant}"): _OPERATORS,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
-from qm_catalog import api_catalogue, api_directory, api_events
+from qm_catalog import api_catalogue, api_directory, api_events, api_organisation
 from qm_catalog.billing import money
 from qm_catalog.domain import RECORDS, Cancel, Command, Extend, Release, Submit, act
 from qm_catalog.forms import CancelForm, ExtendForm, OrderForm, ProjectName, ReleaseForm
@@ -56,6 +56,7 @@ def routes(runtime: Runtime, keys: SubjectKeys) -> APIRouter:
     router.include_router(_commands(runtime))
     router.include_router(api_events.routes(runtime))
     router.include_router(api_directory.routes(runtime, keys))
+    router.include_router(api_organisation.routes(runtime))
     router.include_router(api_catalogue.routes(runtime))
     return router
 

@@ -12,6 +12,8 @@ from typing import Any
 from qm_events import EventData
 from qm_events.catalog import (
     CatalogueItemStatusChanged,
+    GroupJoined,
+    GroupLeft,
     ImagePublished,
     MemberGranted,
     MemberRevoked,
@@ -20,6 +22,7 @@ from qm_events.catalog import (
     ProjectRegistered,
     SpecificationPublished,
     SubjectErased,
+    SubjectManagerSet,
     SubjectRegistered,
     TenantRegistered,
 )
@@ -40,6 +43,9 @@ _KEYS: Mapping[type[EventData], Callable[[Any], Key]] = {
     SubjectErased: lambda d: ("subject", d.subject),
     MemberGranted: lambda d: ("member", d.project or "", d.subject, d.role),
     MemberRevoked: lambda d: ("member", d.project or "", d.subject, d.role),
+    SubjectManagerSet: lambda d: ("manager", d.subject),
+    GroupJoined: lambda d: ("group", d.group, d.subject),
+    GroupLeft: lambda d: ("group", d.group, d.subject),
     SpecificationPublished: lambda d: ("specification", d.specification.name),
     OfferingPublished: lambda d: ("offering", d.name),
     ImagePublished: lambda d: ("image", d.name),
@@ -107,6 +113,32 @@ def _revoke(_: State, old: Any, new: MemberRevoked) -> Decision:
     return (new,) if isinstance(old, MemberGranted) else ()
 
 
+def _manager(state: State, old: SubjectManagerSet | None, new: SubjectManagerSet) -> Decision:
+    if ("tenant",) not in state:
+        return _unknown("tenant", new.tenant)
+    if new.manager == new.subject:
+        return Rejected("own-manager", f"{new.subject} cannot be his own manager", "Name somebody else, or nobody.")
+    for name in filter(None, (new.subject, new.manager)):
+        if not _member(state, name):
+            return _unknown("member", name)
+    return (new,) if old or new.manager else ()
+
+
+def _join(state: State, _: Any, new: GroupJoined) -> Decision:
+    if ("tenant",) not in state:
+        return _unknown("tenant", new.tenant)
+    return (new,) if _member(state, new.subject) else _unknown("member", new.subject)
+
+
+def _leave(_: State, old: Any, new: GroupLeft) -> Decision:
+    return (new,) if isinstance(old, GroupJoined) else ()
+
+
+def _member(state: State, subject: str) -> bool:
+    """Whether a subject has, or had, a role in the tenant, or is registered there."""
+    return ("subject", subject) in state or any(key[0] == "member" and key[2] == subject for key in state)
+
+
 def _specification(_: State, old: SpecificationPublished | None, new: SpecificationPublished) -> Decision:
     if old is None:
         return (_versioned(new, 1),)
@@ -152,6 +184,9 @@ _RULES: Mapping[type[EventData], Callable[[State, Any, Any], Decision]] = {
     SubjectErased: _erase,
     MemberGranted: _grant,
     MemberRevoked: _revoke,
+    SubjectManagerSet: _manager,
+    GroupJoined: _join,
+    GroupLeft: _leave,
     SpecificationPublished: _specification,
     OfferingPublished: _offering,
     ImagePublished: _image,
@@ -167,10 +202,18 @@ def decide(state: State, command: Declare, _: Context) -> Decision:
     return () if old == fact else _RULES[type(fact)](state, old, fact)
 
 
+_PLACE: Mapping[str, int] = {"member": 2, "group": 2, "manager": 1}
+"""Where the subject is in the key of what it has in the tenant."""
+
+
+def _is(key: Key, subject: str) -> bool:
+    return key[_PLACE[key[0]]] == subject
+
+
 def evolve(state: State, data: EventData) -> State:
     """Return the directory after a fact; one that is no directory fact raises KeyError."""
     if isinstance(data, SubjectErased):
-        state = {key: fact for key, fact in state.items() if not (key[0] == "member" and key[2] == data.subject)}
+        state = {key: fact for key, fact in state.items() if key[0] not in _PLACE or not _is(key, data.subject)}
     return {**state, _KEYS[type(data)](data): data}
 
 

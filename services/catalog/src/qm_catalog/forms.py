@@ -179,6 +179,19 @@ class EraseForm(Form):
     tenant: DnsLabel
 
 
+class ManagerForm(Form):
+    """Whom a subject reports to."""
+
+    tenant: DnsLabel = Field(description="Where both are members.")
+    manager: Subject | None = Field(description="The manager; null = nobody.")
+
+
+class GroupMemberForm(Form):
+    """Who joins a group."""
+
+    subject: Subject = Field(description="A member of the tenant.")
+
+
 class SpecificationForm(Form):
     """A specification; the catalogue numbers its versions."""
 

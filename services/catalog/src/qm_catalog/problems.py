@@ -47,6 +47,14 @@ class AlreadyExists(ProblemError):
     remedy = "Choose another name."
 
 
+class OwnManager(ProblemError):
+    """A subject that reports to itself."""
+
+    code, status, title = "own-manager", 422, "Nobody is his own manager"
+    field = "manager"
+    remedy = "Name somebody else, or nobody."
+
+
 class UnknownName(ProblemError):
     """What the request builds on does not exist."""
 

@@ -38,11 +38,14 @@ def _approved(record: Record) -> Answer:
             return "False", asked.status.capitalize(), asked.comment, asked.decided_at
     for asked in vetted.approvals:
         if asked.status == "pending":
-            return "False", "Pending", f"level {asked.level}, policy {asked.policy}", asked.requested_at
+            message = f"level {asked.level} of {asked.levels}, {asked.agreed} of {asked.needed}, policy {asked.policy}"
+            return "False", "Pending", message, asked.requested_at
     if vetted.approvals:
         last = vetted.approvals[-1]
         if last.status == "void":
             return "False", "Void", "the order ended first", vetted.rejected_at or vetted.withdrawn_at
+        if last.status == "withdrawn":
+            return "True", "NotRequired", last.comment, last.decided_at
         return "True", "Granted", f"by {last.approver}", last.decided_at
     since = vetted.held_at or vetted.claimed_at or vetted.admitted_at
     return ("True", "NotRequired", "", since) if since else _NOT_YET

@@ -9,11 +9,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
+from qm_catalog.approval_folds import APPROVALS, Change, Changes
 from qm_catalog.request_record import (
     ANOMALY_LIMIT,
     HISTORY_LIMIT,
     Anomaly,
-    Approval,
     Asked,
     Built,
     Interval,
@@ -29,12 +29,6 @@ from qm_catalog.request_record import (
 from qm_events import Event, EventData, admission, catalog, metering, provisioner, scheduler
 from qm_events.specs import EndCause
 from qm_service.model import Fold, key_of_stream
-
-Changes = dict[str, Any]
-"""Fields of a section and their new values."""
-Change = Callable[[Any, Any, datetime], Changes]
-"""(section, data of the fact, time of its envelope) -> changes. The time serves facts without an instant."""
-
 
 # ---- orders
 
@@ -59,39 +53,14 @@ ASKED: Mapping[type[EventData], Change] = {
 # ---- admissions
 
 
-def _approval_requested(s: Vetted, d: admission.ApprovalRequested, _: datetime) -> Changes:
-    asked = Approval(d.approval, d.policy, d.level, d.approvers, d.requested_at, d.lapses_at)
-    return dict(gate="approval", approvals=(*s.approvals, asked))
-
-
-def _decided(status: Literal["granted", "denied", "lapsed"]) -> Change:
-    def change(s: Vetted, d: Any, _: datetime) -> Changes:
-        verdict = {
-            "status": status,
-            "approver": getattr(d, "approver", None),
-            "comment": getattr(d, "comment", ""),
-            "decided_at": d.lapsed_at if status == "lapsed" else d.decided_at,
-        }
-        approvals = tuple(
-            replace(a, **verdict) if (a.approval, a.level) == (d.approval, d.level) else a for a in s.approvals
-        )
-        waits = any(a.status == "pending" for a in approvals)
-        return dict(approvals=approvals, gate="approval" if waits else None)
-
-    return change
-
-
 def _closed(s: Vetted) -> Changes:
     """No gate is waited for any more: approvals that are still open are void."""
-    approvals = tuple(replace(a, status="void") if a.status == "pending" else a for a in s.approvals)
+    approvals = tuple(replace(a, status="void", awaited=()) if a.status == "pending" else a for a in s.approvals)
     return dict(gate=None, approvals=approvals)
 
 
 VETTED: Mapping[type[EventData], Change] = {
-    admission.ApprovalRequested: _approval_requested,
-    admission.ApprovalGranted: _decided("granted"),
-    admission.ApprovalDenied: _decided("denied"),
-    admission.ApprovalLapsed: _decided("lapsed"),
+    **APPROVALS,
     admission.OrderHeld: lambda _s, d, _: dict(
         gate="quota", violations=d.violations, remedy=d.remedy, held_at=d.held_at
     ),

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from qm_catalog.request_record import Record, finished, holds_cards
+from qm_catalog.request_record import Approval, Record, finished, holds_cards
 from qm_events.specs import EndCause, WaitCode
 
 
@@ -205,15 +205,32 @@ def _waits_for_approval(record: Record) -> tuple[Reason, ...]:
     return tuple(
         Reason(
             code=WaitCode.APPROVAL_PENDING,
-            figures={"level": asked.level, "approvers": asked.approvers, "policy": asked.policy},
-            counterfactual="one of the approvers agrees"
-            + (f" before {asked.lapses_at.isoformat()}" if asked.lapses_at else ""),
-            remedy="Ask one of the approvers.",
+            figures={
+                "level": asked.level,
+                "levels": asked.levels,
+                "needed": asked.needed,
+                "agreed": asked.agreed,
+                "awaited": asked.awaited,
+                "approvers": asked.approvers,
+                "policy": asked.policy,
+            },
+            counterfactual=_agreement(asked),
+            remedy=_ASK if asked.approvers else _NOBODY,
             since=asked.requested_at,
         )
         for asked in record.vetted.approvals
         if asked.status == "pending"
     )
+
+
+_ASK = "Ask those who are awaited, or another of the approvers."
+_NOBODY = "Nobody can decide now: an admin of the tenant can give somebody the role, or change the policy."
+
+
+def _agreement(asked: Approval) -> str:
+    missing = asked.needed - asked.agreed
+    who = "one of the approvers agrees" if missing == 1 else f"{missing} more of the approvers agree"
+    return who + (f" before {asked.lapses_at.isoformat()}" if asked.lapses_at else "")
 
 
 def _waits_for_cards(record: Record) -> tuple[Reason, ...]:

@@ -50,6 +50,17 @@ class Asked(Section):
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalVote:
+    """What somebody said, for himself or (`on_behalf_of`) for another who was away."""
+
+    voter: str
+    on_behalf_of: str | None
+    verdict: Literal["approve", "deny"]
+    comment: str
+    voted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Approval:
     """One level of agreement that was asked for."""
 
@@ -57,12 +68,31 @@ class Approval:
     policy: str
     level: int
     approvers: tuple[str, ...]
+    """Who may decide, as last told; empty = nobody can."""
     requested_at: datetime
     lapses_at: datetime | None = None
-    status: Literal["pending", "granted", "denied", "lapsed", "void"] = "pending"
+    status: Literal["pending", "granted", "denied", "lapsed", "void", "withdrawn", "escalated"] = "pending"
     approver: str | None = None
+    """Whose word was the last one."""
     comment: str = ""
     decided_at: datetime | None = None
+    levels: int = 1
+    """How many levels the policy has."""
+    needed: int = 1
+    """How many people must agree at this one."""
+    awaited: tuple[str, ...] = ()
+    """Those of the approvers who are counted on now."""
+    votes: tuple[ApprovalVote, ...] = ()
+    escalates_at: datetime | None = None
+    escalated_at: datetime | None = None
+    rerouted_at: datetime | None = None
+    rerouted_because: str = ""
+    reminders: int = 0
+
+    @property
+    def agreed(self) -> int:
+        """How many have agreed."""
+        return sum(vote.verdict == "approve" for vote in self.votes)
 
 
 @dataclass(frozen=True, slots=True)
