@@ -15,7 +15,7 @@ from qm_events.units import DnsLabel
 
 Seconds = Annotated[int, Field(ge=1, le=366 * 86_400, strict=True)]
 Interval = Annotated[int, Field(ge=60, le=366 * 86_400, strict=True)]
-Money = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=9)]
+Money = Annotated[Decimal, Field(ge=0, max_digits=24, decimal_places=9)]
 Names = Annotated[tuple[DnsLabel, ...], Field(min_length=1, max_length=100)]
 People = Annotated[tuple[Text, ...], Field(min_length=1, max_length=100)]
 Channel = Literal["mail", "webhook"]

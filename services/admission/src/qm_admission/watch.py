@@ -98,7 +98,8 @@ class OpenQuestions:
             self._inbox[person].add(key)
         for trigger in _watched(new):
             self._watching[trigger].add(key)
-        if new.alarm_at and (old is None or old.alarm_at != new.alarm_at):
+        if new.alarm_at:
+            # Also when it is the old instant: two things may be due at it, and one was taken.
             heappush(self._alarms, (new.alarm_at, key))
         if old is None:
             self._touched[key] = None
