@@ -82,6 +82,11 @@ class Reactor:
                 await self._lease.release()
             self._position = None
 
+    @property
+    def leads(self) -> bool:
+        """Tell whether this process is the one that follows."""
+        return self._position is not None
+
     def idle(self) -> bool:
         """Tell whether there was nothing to do when it looked last."""
         return self._at_end and not self.failing

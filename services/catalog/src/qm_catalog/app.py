@@ -6,6 +6,9 @@ from contextlib import suppress
 from qm_catalog.api import routes
 from qm_catalog.consumers import CATALOG
 from qm_catalog.directory import declare
+from qm_catalog.notice_senders import Mail, Sender, Webhook
+from qm_catalog.notifier import Notifier
+from qm_catalog.people import People
 from qm_catalog.settings import Settings
 from qm_events.catalog import MemberGranted, TenantRegistered
 from qm_events.ids import PLATFORM
@@ -14,7 +17,7 @@ from qm_service.commands import Unavailable
 from qm_service.database import DatabaseUnavailable
 from qm_service.runtime import Runtime
 from qm_service.sealed import SubjectKeys
-from qm_service.service import Kit, Service
+from qm_service.service import Kit, Service, Worker
 
 _RETRY_SECONDS = 0.2
 
@@ -60,6 +63,33 @@ class FirstStart:
 def build(kit: Kit) -> Service:
     """Return the catalog on the kit's database, log and clock."""
     runtime = Runtime(CATALOG, kit.database, kit.log, kit.clock, lease_seconds=kit.settings.lease_seconds)
-    operator = kit.settings.bootstrap_operator if isinstance(kit.settings, Settings) else None
-    workers = (FirstStart(runtime, operator),) if operator else ()
-    return Service("catalog", runtime, routes(runtime, SubjectKeys(kit.database)), workers)
+    settings = kit.settings if isinstance(kit.settings, Settings) else Settings()
+    keys = SubjectKeys(kit.database)
+    workers: list[Worker] = []
+    if settings.bootstrap_operator:
+        workers.append(FirstStart(runtime, settings.bootstrap_operator))
+    if senders := _senders(settings):
+        people = People(runtime, keys)
+        lease = settings.lease_seconds
+        workers.append(Notifier(runtime, people, senders, kit.database, kit.log, kit.clock, lease_seconds=lease))
+    return Service("catalog", runtime, routes(runtime, keys), workers)
+
+
+def _senders(settings: Settings) -> dict[str, Sender]:
+    """Return the ways by which approvers are told: those that are set up."""
+    found: dict[str, Sender] = {}
+    if settings.notice_smtp_host:
+        password = settings.notice_smtp_password
+        found["mail"] = Mail(
+            host=settings.notice_smtp_host,
+            port=settings.notice_smtp_port,
+            security=settings.notice_smtp_security,
+            user=settings.notice_smtp_user,
+            password=password.get_secret_value() if password else None,
+            sender=settings.notice_from,
+            link=settings.notice_link,
+        )
+    if settings.notice_webhook_url and settings.notice_webhook_secret:
+        secret = settings.notice_webhook_secret.get_secret_value()
+        found["webhook"] = Webhook(settings.notice_webhook_url, secret)
+    return found
