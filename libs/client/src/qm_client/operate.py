@@ -1,72 +1,19 @@
-"""The operator's and approver's half of the `qm` command: approvals, quota, fleet, queue."""
+"""The operator's half of the `qm` command: quota, fleet, queue."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from qm_client.session import open_session
-from qm_client.show import Json, emit
+from qm_client.show import emit
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
-Approval = Annotated[str, typer.Argument(help="The id of the approval, see `qm approvals`.")]
-Comment = Annotated[str, typer.Option(help="Why; the requester reads it.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to the command line."""
-    for command in (approvals, approve, deny, quota, fleet, queue):
+    for command in (quota, fleet, queue):
         app.command()(command)
-
-
-def approvals(as_json: AsJson = False) -> None:
-    """List what waits for your decision."""
-    with open_session() as client:
-        items = list(client.pages("/approvals", assigned_to="me"))
-    emit(items, as_json, map(_approval_line, items), APPROVAL_HEADS)
-
-
-def approve(approval: Approval, comment: Comment = "", as_json: AsJson = False) -> None:
-    """Agree to an order that waits for it."""
-    _decide("approve", approval, comment, as_json)
-
-
-def deny(approval: Approval, comment: Comment = "", as_json: AsJson = False) -> None:
-    """Refuse; the order is rejected."""
-    _decide("deny", approval, comment, as_json)
-
-
-def _decide(verb: str, approval: str, comment: str, as_json: bool) -> None:
-    with open_session() as client:
-        decided = client.call("POST", f"/approvals/{approval}/{verb}", {"comment": comment})
-    emit(decided, as_json, [_approval_line(decided)], APPROVAL_HEADS)
-
-
-def _approval_line(item: Json) -> list[Any]:
-    asked = item["request"]
-    return [
-        item["approval"],
-        item["order"],
-        item["requester"],
-        item["project"],
-        asked["specification"]["name"],
-        item["cards"],
-        asked["service_model"],
-        item["policy"],
-        item["status"],
-    ]
-
-
-APPROVAL_HEADS = (
-    "APPROVAL",
-    "ORDER",
-    "REQUESTER",
-    "PROJECT",
-    "SPECIFICATION",
-    "CARDS",
-    "MODEL",
-    "POLICY",
-    "STATUS",
-)
 
 
 def quota(scope: Annotated[str, typer.Argument(help="`tenant` or `tenant/project`.")], as_json: AsJson = False) -> None:
