@@ -215,3 +215,29 @@ def test_what_waits_is_known_from_the_own_facts_alone() -> None:
     assert {doc.status for doc in desk.docs.resident("waiting").values()} == {"pending_approval", "held"}
     assert desk.states["admission/held"].submission.request == request(cards=1)
     assert names(vote(desk, "asked", "ann"))[0] == "approval.granted"
+
+
+def test_a_question_of_the_first_release_goes_on_as_it_began() -> None:
+    desk = desk_with(policy(lapses_after_seconds=3_600, cards_at_least=1))
+    (asked,) = submit(desk, "o1", request())
+    new = ("by", "levels", "needed", "awaited", "escalates_at", "remind_at")
+    old = asked.model_copy(update=dict.fromkeys(new))
+    desk.facts[-1] = desk.facts[-1].model_copy(update={"data": old})
+    desk.restart()
+    question = desk.states["admission/o1"].asked
+    assert (question.level, question.levels, question.needed, question.awaited) == (1, 1, 1, ("ann", "bob"))
+    assert desk.advance(seconds=1) == [], "nothing new is said about it"
+    changed = policy(lapses_after_seconds=3_600, projects=("vision",))
+    assert names(desk.command("quota/acme", SetPolicies(TENANT, (changed,)))) == [
+        "approval_policy.set",
+        "approval.rerouted",
+    ]
+    assert desk.states["admission/o1"].asked.lapses_at == asked.lapses_at
+    assert names(vote(desk, "o1", "ann")) == ["approval.granted", "quota.claimed", "order.admitted"]
+
+
+def test_a_question_of_the_first_release_without_anybody_stays_so() -> None:
+    desk = desk_with(policy(approver_role=Role.AUDITOR))
+    desk.tell(MemberGranted(tenant=TENANT, project=None, subject="tina", role=Role.TENANT_ADMIN), "tenant/acme")
+    (asked,) = submit(desk, "o1", request())
+    assert asked.approvers == (), "only policies with levels fall back to the admins"

@@ -1,8 +1,9 @@
 """Admission: may this order have this, who must agree, and if not, what stands in the way and what would help.
 
 Owns the topics `admissions` (streams `admission/<order>`: what became of each order) and `quotas` (streams
-`quota/<tenant>`: limits and approval policies). Reads `orders` (submitted, ended), `allocations` (which cards; left the
-queue), `environments` (released, quarantined) and `directory` (who has which role).
+`quota/<tenant>`: limits and approval policies, `delegations/<tenant>`: who is away and who speaks for him). Reads
+`orders` (submitted, ended), `allocations` (which cards; left the queue), `environments` (released, quarantined) and
+`directory` (who has which role, manager and group; what a card-hour costs).
 
 Invariants
 - Use of a scope = claimed − returned at commit − refunded, at every scope of the path and in every dimension, in
@@ -10,7 +11,8 @@ Invariants
 - No claim passes a limit. Use is above a limit only where the limit was lowered; then nothing is available.
 - A claim is committed at most once and refunded exactly once, whatever is delivered, how often, and in which order.
 - An order passes no older one that waits for something it takes itself (`lines`).
-- A vote binds to the digest of the parameters. Nobody entitled is never a consent.
+- A vote binds to the digest of the parameters. Only a vote approves: no change of people, time or delegation does, and
+  nobody entitled is never a consent. One word a person and one a seat; nobody decides on an order of his own.
 - What an order was rejected for is a code: `quota-never-fits`, `quota-exceeded`, `approval-denied`, `approval-lapsed`.
 
 Not on its log: nothing. Its database can be dropped and is the same after `qm admission replay`.

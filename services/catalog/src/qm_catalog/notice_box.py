@@ -1,5 +1,5 @@
-"""What is to be told and was not yet: a table in the catalog's database, on no log. Dropped with it, nothing is sent
-again; what was waiting then is not sent at all, and shows in the inbox as ever."""
+"""What is to be told and was not yet: a table in the catalog's database, on no log. Where it is lost, what waited in it
+is not sent, nothing is sent again, and the inbox shows all as ever."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -7,7 +7,9 @@ another. What a person reads (phase, conditions, reasons) is derived from all se
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from qm_events.provisioner import ReceiptLine
 from qm_events.specs import EndCause, FaultReport, OrderRequest, PlacedUnit, Probe, Violation, WaitReason
@@ -53,11 +55,11 @@ class Asked(Section):
 class ApprovalVote:
     """What somebody said, for himself or (`on_behalf_of`) for another who was away."""
 
-    voter: str
-    on_behalf_of: str | None
-    verdict: Literal["approve", "deny"]
-    comment: str
-    voted_at: datetime
+    voter: Annotated[str, Field(description="Who spoke.")]
+    on_behalf_of: Annotated[str | None, Field(description="For whom, where it was not for himself.")]
+    verdict: Annotated[Literal["approve", "deny"], Field(description="What was said.")]
+    comment: Annotated[str, Field(description="Why.")]
+    voted_at: Annotated[datetime, Field(description="When.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +69,24 @@ class Approval:
     approval: str
     policy: str
     level: int
-    approvers: tuple[str, ...]
-    """Who may decide, as last told; empty = nobody can."""
+    approvers: Annotated[tuple[str, ...], Field(description="Who may decide, as last told; empty = nobody can.")]
     requested_at: datetime
     lapses_at: datetime | None = None
     status: Literal["pending", "granted", "denied", "lapsed", "void", "withdrawn", "escalated"] = "pending"
-    approver: str | None = None
-    """Whose word was the last one."""
+    approver: Annotated[str | None, Field(description="Whose word was the last one.")] = None
     comment: str = ""
     decided_at: datetime | None = None
-    levels: int = 1
-    """How many levels the policy has."""
-    needed: int = 1
-    """How many people must agree at this one."""
-    awaited: tuple[str, ...] = ()
-    """Those of the approvers who are counted on now."""
-    votes: tuple[ApprovalVote, ...] = ()
-    escalates_at: datetime | None = None
-    escalated_at: datetime | None = None
-    rerouted_at: datetime | None = None
-    rerouted_because: str = ""
-    reminders: int = 0
+    levels: Annotated[int, Field(description="How many levels the policy has.")] = 1
+    needed: Annotated[int, Field(description="How many people must agree at this level.")] = 1
+    awaited: Annotated[tuple[str, ...], Field(description="Those of the approvers who are counted on now.")] = ()
+    votes: Annotated[tuple[ApprovalVote, ...], Field(description="What was said so far, in order.")] = ()
+    escalates_at: Annotated[datetime | None, Field(description="When others are asked, if nobody decides before.")] = (
+        None
+    )
+    escalated_at: Annotated[datetime | None, Field(description="When others were asked.")] = None
+    rerouted_at: Annotated[datetime | None, Field(description="When the approvers last changed.")] = None
+    rerouted_because: Annotated[str, Field(description="`people_changed` or `policy_changed`; empty = never.")] = ""
+    reminders: Annotated[int, Field(description="How often those awaited were reminded.")] = 0
 
     @property
     def agreed(self) -> int:
