@@ -89,7 +89,14 @@ def follow(desk: Desk, town: Town, kind: str, name: str, more: Any) -> Any:
             return desk.restart()
 
 
-def check(desk: Desk, town: Town, rules: list[Any]) -> None:
+def note(desk: Desk, town: Town, rules: list[Any], least: dict[int, int], before: int) -> None:
+    """Note how many a level named when it was asked: so many must agree where all must."""
+    for fact in desk.facts[before:]:
+        if fact.data.wire_type == "approval.requested.v1":
+            least[fact.data.level] = max(1, len(town.named(rules[fact.data.level - 1][2])))
+
+
+def check(desk: Desk, town: Town, rules: list[Any], least: dict[int, int]) -> None:
     """Look at each level that was granted by the step before: the people behind it, with the directory of now."""
     state = desk.states["admission/o1"]
     for asked in (*state.earlier, state.asked):
@@ -106,7 +113,7 @@ def check(desk: Desk, town: Town, rules: list[Any]) -> None:
         for it in yes:
             assert it.seat == it.voter or it.voter in town.away.values(), "only a delegate speaks for another"
         if kind == "all":
-            assert len(counted) >= asked.needed
+            assert len(counted) >= least[asked.level]
             silent = town.named(who) - {it.seat for it in yes}
             assert asked.escalated_at or all(name in town.away for name in silent), "all means all"
 
@@ -120,14 +127,17 @@ def test_nothing_is_approved_without_the_distinct_people_required(rules: list[An
     put(desk, policy(*levels)) if _settable(rules) else None
     if not desk.docs.resident("policies"):
         return
+    least: dict[int, int] = {}
     submit(desk, "o1", request("vision"))
+    note(desk, town, rules, least, 0)
     for kind, name, more in steps:
         before = len(desk.facts)
         desk.now += timedelta(milliseconds=1)
         follow(desk, town, kind, name, more)
         said = [fact.data.wire_type for fact in desk.facts[before:]]
         assert kind in ("vote", "speak") or "approval.granted.v1" not in said, "only a vote approves"
-        check(desk, town, rules)
+        check(desk, town, rules, least)
+        note(desk, town, rules, least, before)
     facts = [fact.data for fact in desk.facts if fact.subject == "admission/o1"]
     if any(fact.wire_type == "order.admitted.v1" for fact in facts):
         granted = [fact.level for fact in facts if fact.wire_type == "approval.granted.v1"]

@@ -106,6 +106,7 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/approvals"): _ANYONE,
     ("POST", "/v1/approvals/{approval}/approve"): _DECIDERS,
     ("POST", "/v1/approvals/{approval}/deny"): _DECIDERS,
+    # … and everybody may say himself when he is away
     ("GET", "/v1/delegations/{subject}"): _MEMBERS,
     ("PUT", "/v1/delegations/{subject}"): _ADMINS,
     # scheduler; capacity is counts by type, it names no order and no tenant

@@ -22,14 +22,21 @@ def next_question(
     done = passed(state, policy, submission.digest)
     if done == len(levels_of(policy)):
         return None
-    asked = _draft(order, len(state.earlier) + (2 if state.asked else 1), policy, done + 1, submission, ctx.now)
+    return question(order, len(state.earlier) + (2 if state.asked else 1), policy, done + 1, submission, ctx)
+
+
+def question(
+    order: str, nth: int, policy: ApprovalPolicy, level: int, submission: Submission, ctx: Context
+) -> ApprovalRequested:
+    """Return the `nth` question about an order: a level of a policy, to the people of now."""
+    asked = _draft(order, nth, policy, level, submission, ctx.now)
     asked = replace(asked, needed=needed_at_first(asked, ctx))
     found = bench(asked, ctx)
     return ApprovalRequested(
         order=order,
         approval=asked.approval,
         policy=policy.name,
-        level=asked.level,
+        level=level,
         approvers=found.approvers,
         digest=asked.digest,
         requested_at=ctx.now,
