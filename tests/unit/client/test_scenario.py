@@ -42,6 +42,22 @@ def test_the_sample_is_a_scenario_and_every_part_of_it_is_loaded() -> None:
     assert ("POST", "/projects/acme.vision/members", {"subject": "alice", "role": "developer"}) in loaded
 
 
+def test_managers_and_groups_are_told_after_all_users(tmp_path: Path) -> None:
+    users = [
+        {"subject": "ann", "tenant": "acme", "manager": "bob", "groups": ["board"]},
+        {"subject": "bob", "tenant": "acme"},
+    ]
+    world = load_scenario(write(tmp_path, {"tenants": [{"name": "acme"}], "users": users}))
+    told = [(method, path, body) for method, path, body in calls(world, AT) if "acme" in path or "subjects" in path]
+    assert told[-2:] == [
+        ("PUT", "/subjects/ann/manager", {"tenant": "acme", "manager": "bob"}),
+        ("POST", "/tenants/acme/groups/board/members", {"subject": "ann"}),
+    ]
+    users[0]["manager"] = "nobody"
+    with pytest.raises(ScenarioError, match="names manager 'nobody'"):
+        load_scenario(write(tmp_path, {"tenants": [{"name": "acme"}], "users": users}))
+
+
 @pytest.mark.parametrize(
     ("change", "place", "fault"),
     [

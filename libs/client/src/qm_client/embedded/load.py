@@ -69,9 +69,14 @@ def _directory(scenario: Scenario) -> Iterator[Call]:
         for project in tenant.projects:
             yield "POST", "/projects", {"tenant": tenant.name, "name": project}
     for user in scenario.users:
-        yield "POST", "/subjects", user.model_dump(exclude={"grants"}, exclude_none=True)
+        yield "POST", "/subjects", user.model_dump(exclude={"grants", "manager", "groups"}, exclude_none=True)
         for grant in user.grants:
             yield "POST", f"{_place(grant)}/members", {"subject": user.subject, "role": grant.role}
+    for user in scenario.users:
+        if user.manager is not None:
+            yield "PUT", f"/subjects/{user.subject}/manager", {"tenant": user.tenant, "manager": user.manager}
+        for group in user.groups:
+            yield "POST", f"/tenants/{user.tenant}/groups/{group}/members", {"subject": user.subject}
 
 
 def _place(grant: Grant) -> str:

@@ -49,6 +49,10 @@ class User(Part):
     display_name: str | None = None
     email: str | None = None
     grants: tuple[Grant, ...] = ()
+    manager: str | None = None
+    """Whom he reports to in `tenant`; approval policies may ask the manager."""
+    groups: tuple[DnsLabel, ...] = ()
+    """Of `tenant`; approval policies may name them."""
 
 
 class SpecificationItem(Part):
@@ -171,6 +175,10 @@ class Scenario(Part):
         tenants = {PLATFORM} | {t.name for t in self.tenants}
         projects = {f"{t.name}/{p}" for t in self.tenants for p in t.projects}
         places: list[tuple[str, Grant | Quota]] = [(f"user {u.subject}", g) for u in self.users for g in u.grants]
+        subjects = {u.subject for u in self.users}
+        for user in self.users:
+            if user.manager is not None:
+                yield f"user {user.subject}", "manager", user.manager, subjects
         places += [(f"quota of {q.tenant}", q) for q in self.quotas]
         for what, at in places:
             yield what, "tenant", at.tenant, tenants

@@ -62,7 +62,8 @@ async def _serve(data: Path, host: str, port: int, world: Scenario, mode: str) -
 async def ensure_loaded(product: Product, url: str, world: Scenario) -> None:
     """Load the scenario into a new data folder. Raises ScenarioError where another one was loaded before, LoadError."""
     mark = product.data / WORLD
-    digest = sha256(world.model_dump_json().encode()).hexdigest()
+    # Without defaults: a later release, which knows more of them, still finds the same scenario.
+    digest = sha256(world.model_dump_json(exclude_defaults=True).encode()).hexdigest()
     if mark.exists() and mark.read_text() not in (digest, IMPORTED):
         raise ScenarioError(f"{product.data} was begun with another scenario: use a new --data folder, or the old file")
     if mark.exists():
