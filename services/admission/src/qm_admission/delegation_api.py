@@ -49,7 +49,7 @@ class DelegationBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    absences: list[AbsenceBody] = Field(max_length=50)
+    absences: list[AbsenceBody] = Field(max_length=50, description="All of them: what is not here is forgotten.")
 
 
 class AbsenceView(BaseModel):
@@ -67,9 +67,9 @@ class AbsenceView(BaseModel):
 class DelegationView(BaseModel):
     """The absences of a subject, the earliest first. The ETag is the version of all delegations of the tenant."""
 
-    tenant: str
-    subject: str
-    absences: list[AbsenceView]
+    tenant: str = Field(description="Where it counts.")
+    subject: str = Field(description="Who is away.")
+    absences: list[AbsenceView] = Field(description="Past ones included, until they are replaced.")
 
 
 def routes(runtime: Runtime) -> APIRouter:

@@ -21,17 +21,17 @@ from qm_service.runtime import Runtime
 class ManagerView(BaseModel):
     """Whom a subject reports to in a tenant."""
 
-    tenant: str
-    subject: str
+    tenant: str = Field(description="Where.")
+    subject: str = Field(description="Who reports.")
     manager: str | None = Field(description="Null = nobody.")
 
 
 class GroupMemberView(BaseModel):
     """A member of a group. A group gives no role."""
 
-    tenant: str
-    group: str
-    subject: str
+    tenant: str = Field(description="Whose group it is.")
+    group: str = Field(description="Its name.")
+    subject: str = Field(description="Who is in it.")
 
 
 _Tenant = Annotated[DnsLabel, Path()]
