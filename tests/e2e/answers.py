@@ -10,6 +10,7 @@ from qm_service.access import ACCESS
 from tests.support.product import Product
 
 FEED = "/v1/events"
+GROUP = "board"
 GROUPS = "tenant,project,accelerator,service_model,order"
 SECRET = "/v1/orders/{order}/credentials"
 """Handing out a secret is a fact, and a secret is on no topic: not asked for here."""
@@ -50,6 +51,11 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
     tenants = [{"tenant": item["name"]} for item in operator.pages("/tenants", limit=500)]
     projects = [{"tenant": item["tenant"], "project": item["name"]} for item in operator.pages("/projects", limit=500)]
     nodes = [{"node": item["node"]} for item in operator.pages("/fleet/nodes", limit=500)]
+    members = [
+        {"tenant": one["tenant"], "subject": member["subject"]}
+        for one in projects
+        for member in operator.pages(f"/projects/{one['tenant']}.{one['project']}/members", limit=500)
+    ]
     lists = ("orders", "tenants", "projects", "approvals", "queue", "fleet/nodes", "fleet/cards")
     kinds = ("specifications", "offerings", "images", "models")
     return {
@@ -60,6 +66,8 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         f"/v1/usage?group_by={GROUPS}&limit=500": [{}],
         "/v1/fleet/nodes/{node}": nodes,
         "/v1/approval-policies?tenant={tenant}": tenants,
+        "/v1/delegations/{subject}?tenant={tenant}": members,
+        "/v1/tenants/{tenant}/groups/{group}/members": [{**tenant, "group": GROUP} for tenant in tenants],
         **{path: tenants for path in ("/v1/tenants/{tenant}", "/v1/tenants/{tenant}/members", "/v1/quotas/{tenant}")},
         "/v1/quotas/{tenant}/{project}": projects,
         "/v1/projects/{project}/members": [{"project": f"{one['tenant']}.{one['project']}"} for one in projects],

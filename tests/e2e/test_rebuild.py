@@ -20,7 +20,7 @@ import qm_scheduler.consumers
 from qm_service.database import Database
 from qm_service.model import Definition
 from qm_service.replay import state_hash
-from tests.e2e.answers import answers
+from tests.e2e.answers import GROUP, answers
 from tests.e2e.conftest import SetUp
 from tests.e2e.stage import Stage
 from tests.support.product import SERVICES, Product
@@ -79,10 +79,21 @@ def lively(play: Stage) -> list[str]:
     return orders
 
 
+def organise(play: Stage) -> None:
+    """Give the tenant a group, a manager and somebody who is away."""
+    boss, dev = f"{play.name}-boss", f"{play.name}-dev"
+    play.operator.call("POST", f"/tenants/{play.name}/groups/{GROUP}/members", {"subject": boss})
+    play.operator.call("PUT", f"/subjects/{dev}/manager", {"tenant": play.name, "manager": boss})
+    days = {"first_day": "2026-01-01", "last_day": "2027-12-31", "delegate": dev, "timezone": "Asia/Seoul"}
+    play.product.settled()
+    play.boss.call("PUT", f"/delegations/{boss}", {"absences": [days]}, query={"tenant": play.name})
+
+
 @pytest.fixture
 def history(stage: SetUp) -> list[str]:
     """Orders in all phases."""
     play = stage("rebuild", limits={"cards": 12}, approve_from=8)
+    organise(play)
     orders = lively(play)
     assert play.phases(*orders) == PHASES
     return orders
