@@ -168,9 +168,9 @@ BODIES: dict[str, tuple[bytes, int]] = {
 
 
 async def _values(site: Inside, order: str) -> dict[str, str]:
-    names = ("tenant", "project", "name", "subject", "approval", "node", "card", "service_model")
+    names = ("tenant", "project", "name", "subject", "approval", "quota_request", "node", "card", "service_model")
     return dict(
-        zip(names, ("acme", "acme.vision", "a100-1", "zoe", "none", "gpu-1", "gpu-1-c1", "vm"), strict=True)
+        zip(names, ("acme", "acme.vision", "a100-1", "zoe", "none", "none", "gpu-1", "gpu-1-c1", "vm"), strict=True)
     ) | {"order": order}
 
 

@@ -186,7 +186,7 @@ def _item(kind: str, model: type, fact: type[EventData], fold: Callable[..., Any
 PROJECTIONS: tuple[Projection[Any], ...] = (
     Projection(
         name=RECORDS,
-        version=1,
+        version=2,
         model=Record,
         folds=RECORD_FOLDS,
         columns={"scope": Column(str, _scope), "phase": Column(str, lambda record: phase(record).value)},
