@@ -119,7 +119,8 @@ def settle_line(state: Admission, command: Settle, ctx: Context) -> Decision:
     said = hours.held(line.cards, line.from_at, line.to_at, claims.zone_of(state.scopes[0], ctx))
     held = hours.of_months(state.claim)
     if line.meter == "held":
-        return [_line(command, state, "closed", {}, held)] if held and isinstance(line, UsageRecorded) else []
+        over = (held or _live(state)) and isinstance(line, UsageRecorded)
+        return [_line(command, state, "closed", {}, held)] if over else []
     if isinstance(line, UsageCorrected):
         return [_line(command, state, "corrected", {}, said)] if line.reverses in state.hold.lines else []
     if state.phase is not Phase.REFUNDED:
@@ -128,9 +129,10 @@ def settle_line(state: Admission, command: Settle, ctx: Context) -> Decision:
 
 
 def close(state: Admission, command: Close, _: Context) -> Decision:
-    """Free the hours of an order whose cards are back before billing began."""
+    """Free the hours of an order whose cards are back before billing began, as far as is known: a line counts all the
+    same."""
     held, ready_at = hours.of_months(state.claim), state.hold.ready_at
-    if state.phase is not Phase.REFUNDED or not held or ready_at is None or command.at > ready_at:
+    if not (held or _live(state)) or (ready_at is not None and command.at > ready_at):
         return []
     none, returned = Amounts(), Amounts(values=held)
     return [QuotaAdjusted(order=command.order, scopes=state.scopes, taken=none, returned=returned, cause="closed")]
@@ -144,7 +146,7 @@ def refundable(state: Admission) -> dict[str, int]:
 
 
 def _live(state: Admission) -> bool:
-    return state.phase in HOLDING and not state.hold.lines
+    return state.phase in HOLDING and not state.hold.lines and not state.hold.closed
 
 
 def _cover(state: Admission, life: Life, start: datetime, end: datetime | None, ctx: Context, moved: bool) -> Cover:

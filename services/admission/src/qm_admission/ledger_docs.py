@@ -81,8 +81,8 @@ def _limited_scope(event: Event[QuotaLimitSet]) -> Sequence[str]:
 def _clock(old: Clock | None, event: Event[Any]) -> Clock | None:
     data = event.data
     if getattr(data, "cause", None) in ("used", "corrected", "closed"):
-        # The bill is closed: there is nothing to renew.
-        return None if data.cause == "used" else old
+        # The bill is closed, or the cards are back: there is nothing to renew.
+        return old if data.cause == "corrected" else None
     if data.looks_at is None:
         return None
     tenant, project = data.scopes[0], data.scopes[-1].partition("/")[2]

@@ -252,11 +252,16 @@ def pool_of(scope: str, dimension: str) -> tuple[str, str]:
 
 
 def blocks(violations: Iterable[Violation]) -> tuple[Block, ...]:
-    """Return what holds the order, without the figures that move."""
-    return tuple(
-        (*(pool_of(it.scope, it.dimension) if it.why == "lent_out" else (it.scope, it.dimension)), it.limit)
-        for it in violations
-    )
+    """Return what holds the order, without the figures that move. Who would borrow stands in two lines: for what others
+    lend, and for what his own project gives back."""
+    found: list[Block] = []
+    for it in violations:
+        if it.why == "lent_out":
+            # Not the same as a limit in the way: who waits for a loan has to be told of it, to stand in its line.
+            found += [(it.scope, it.dimension, ~it.limit), (*pool_of(it.scope, it.dimension), it.limit)]
+        else:
+            found.append((it.scope, it.dimension, it.limit))
+    return tuple(found)
 
 
 def unchanged(before: Iterable[Block], found: Iterable[Violation]) -> bool:
