@@ -50,7 +50,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
     tenants = [{"tenant": item["name"]} for item in operator.pages("/tenants", limit=500)]
     projects = [{"tenant": item["tenant"], "project": item["name"]} for item in operator.pages("/projects", limit=500)]
     nodes = [{"node": item["node"]} for item in operator.pages("/fleet/nodes", limit=500)]
-    lists = ("orders", "tenants", "projects", "approvals", "queue", "fleet/nodes", "fleet/cards")
+    lists = ("orders", "tenants", "projects", "approvals", "quota-requests", "queue", "fleet/nodes", "fleet/cards")
     kinds = ("specifications", "offerings", "images", "models")
     return {
         **{f"/v1/{name}?limit=500": [{}] for name in (*lists, *kinds)},

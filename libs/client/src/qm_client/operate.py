@@ -1,9 +1,10 @@
-"""The operator's and approver's half of the `qm` command: approvals, quota, fleet, queue."""
+"""The operator's and approver's half of the `qm` command: approvals, fleet, queue; `quotas` has the rest."""
 
 from typing import Annotated, Any
 
 import typer
 
+from qm_client import quotas
 from qm_client.session import open_session
 from qm_client.show import Json, emit
 
@@ -14,8 +15,9 @@ Comment = Annotated[str, typer.Option(help="Why; the requester reads it.")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to the command line."""
-    for command in (approvals, approve, deny, quota, fleet, queue):
+    for command in (approvals, approve, deny, fleet, queue):
         app.command()(command)
+    app.add_typer(quotas.app, name="quota")
 
 
 def approvals(as_json: AsJson = False) -> None:
@@ -67,14 +69,6 @@ APPROVAL_HEADS = (
     "POLICY",
     "STATUS",
 )
-
-
-def quota(scope: Annotated[str, typer.Argument(help="`tenant` or `tenant/project`.")], as_json: AsJson = False) -> None:
-    """Show limits and use of a scope."""
-    with open_session() as client:
-        answer = client.call("GET", f"/quotas/{scope}")
-    rows = ([name, d["limit"], d["used"], d["available"]] for name, d in answer["dimensions"].items())
-    emit(answer, as_json, rows, ("DIMENSION", "LIMIT", "USED", "AVAILABLE"))
 
 
 def fleet(as_json: AsJson = False) -> None:
