@@ -126,7 +126,7 @@ class Violation(Value):
     requested: int
     short_by: int
     unit: str | None = None
-    """Of the four figures, where the name of the dimension does not tell: `card_us` for card-hours."""
+    """Of the four figures, where the name of the dimension does not tell: `card_us`, `card/25200`."""
     why: Literal["older_first", "lent_out"] | None = None
     """None: too little is left. `older_first`: it is free, but an older order waits for it. `lent_out`: what the
     project would borrow is not to be had now."""

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from qm_admission.quota import HOURS, PER_ACCELERATOR, Quantities
+from qm_admission.shares import CARD_SHARES, SHARES
 from qm_events.units import DnsLabel
 from qm_service.model import Rejected
 
@@ -65,6 +66,8 @@ def refuse_reports(limits: Quantities, report_only: tuple[str, ...]) -> Rejected
 
 def unit_of(name: str) -> str:
     """Return the unit of a dimension that is known, in words."""
+    if name.startswith(CARD_SHARES):
+        return f"shares of 1/{SHARES} of a card"
     return DIMENSIONS["cards/<accelerator>" if name.startswith(PER_ACCELERATOR) else name]
 
 

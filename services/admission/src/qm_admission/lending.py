@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from qm_admission.quota import EMPTY, Quantities, Scope
+from qm_admission.shares import CARDS
+from qm_admission.shares import whole as whole_cards
 
 Pool = tuple[str, str]
 """(tenant, dimension)."""
@@ -46,8 +48,8 @@ class Lending:
         """Return what of a claim is the project's own quota and lent out: the borrowers have to give it back."""
         found = {}
         for dimension in scope.lend:
-            if amount := amounts.get(dimension, 0):
-                used, limit = scope.used.get(dimension, 0), scope.limits.get(dimension, 0)
+            if amount := _count(amounts, dimension):
+                used, limit = _count(scope.used, dimension), scope.limits.get(dimension, 0)
                 own = min(amount, max(0, limit - used))
                 free = self.room(name, scope, dimension) + _lendable(scope, dimension, used + amount)
                 if short := min(own, max(0, -free)):
@@ -59,15 +61,15 @@ def borrowed(scope: Scope, dimension: str) -> int:
     """Return what a project uses beyond its nominal quota, where it may borrow."""
     if dimension not in scope.borrow or dimension not in scope.limits:
         return 0
-    return max(0, scope.used.get(dimension, 0) - scope.limits[dimension])
+    return max(0, _count(scope.used, dimension) - scope.limits[dimension])
 
 
 def beyond(scope: Scope, amounts: Quantities) -> dict[str, int]:
     """Return what of a claim is borrowed."""
     found = {}
     for dimension in scope.borrow:
-        if (amount := amounts.get(dimension, 0)) and dimension in scope.limits:
-            over = scope.used.get(dimension, 0) + amount - scope.limits[dimension]
+        if (amount := _count(amounts, dimension)) and dimension in scope.limits:
+            over = _count(scope.used, dimension) + amount - scope.limits[dimension]
             if over > 0:
                 found[dimension] = min(amount, over)
     return found
@@ -75,10 +77,15 @@ def beyond(scope: Scope, amounts: Quantities) -> dict[str, int]:
 
 def lendable(scope: Scope, dimension: str) -> int:
     """Return what a project could lend: of what it does not use, as much as it lends at all."""
-    return _lendable(scope, dimension, scope.used.get(dimension, 0))
+    return _lendable(scope, dimension, _count(scope.used, dimension))
 
 
 def _lendable(scope: Scope, dimension: str, used: int) -> int:
     if dimension not in scope.lend:
         return 0
     return min(scope.lend[dimension], max(0, scope.limits.get(dimension, 0) - used))
+
+
+def _count(amounts: Quantities, dimension: str) -> int:
+    """Return an amount in the unit of its limit: a part of a card is lent and borrowed as a card."""
+    return whole_cards(amounts, dimension) if dimension.startswith(CARDS) else amounts.get(dimension, 0)

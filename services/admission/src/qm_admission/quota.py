@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
+from qm_admission.shares import CARD_SHARES, CARDS, SHARES, name_of, together, whole
 from qm_events.specs import OrderRequest, PlacedUnit, Violation
 from qm_events.units import MICROSECONDS_PER_HOUR
 
@@ -23,6 +24,7 @@ HOURS = "card_hours_month"
 """The limit of a month, in card-hours. What is taken of it is named with the month and is in card-microseconds."""
 _OF_A_MONTH = HOURS + "@"
 NOTICE_SECONDS = 3_600
+_UNITS = {HOURS: "card_us", CARD_SHARES: f"card/{SHARES}"}
 LENT = "lent:"
 """Begins the name of the line, at the tenant, of those who wait to borrow."""
 
@@ -81,8 +83,22 @@ def limited(scope: Scope, amounts: Quantities) -> Iterator[tuple[str, str, int, 
             for dimension, amount in amounts.items():
                 if amount and dimension.startswith(_OF_A_MONTH):
                     yield name, dimension, limit * MICROSECONDS_PER_HOUR, amount
+        elif name.startswith(CARDS) and ((shares := name_of(name)) in amounts or shares in scope.used):
+            if amount := together(amounts, name):
+                yield name, shares, limit * SHARES, amount
         elif amount := amounts.get(name, 0):
             yield name, name, limit, amount
+
+
+def used_of(scope: Scope, dimension: str) -> int:
+    """Return what is used of a dimension, parts of cards together with whole ones."""
+    if dimension.startswith(CARD_SHARES):
+        return together(scope.used, CARDS + dimension.removeprefix(CARD_SHARES))
+    return scope.used.get(dimension, 0)
+
+
+def _borrow_of(scope: Scope, name: str, dimension: str) -> int:
+    return scope.borrow.get(name, 0) * (SHARES if dimension.startswith(CARD_SHARES) else 1)
 
 
 def amounts_of(request: OrderRequest) -> dict[str, int]:
@@ -173,7 +189,7 @@ def never_fits(path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quanti
         for name in path
         if (scope := scopes.get(name))
         for limit_name, dimension, limit, amount in limited(scope, amounts)
-        if limit_name not in scope.report_only and amount > (most := limit + scope.borrow.get(limit_name, 0))
+        if limit_name not in scope.report_only and amount > (most := limit + _borrow_of(scope, limit_name, dimension))
     )
 
 
@@ -187,15 +203,16 @@ def in_the_way(
         for limit_name, dimension, limit, amount in limited(scope, amounts):
             if limit_name in scope.report_only:
                 continue
-            borrow = scope.borrow.get(limit_name, 0)
-            over = scope.used.get(dimension, 0) + amount - limit
+            borrow = _borrow_of(scope, limit_name, dimension)
+            over = used_of(scope, dimension) + amount - limit
             if over > borrow:
                 found.append(_violation(name, scope, dimension, limit + borrow, amount, over - borrow))
             elif ahead(name, dimension):
                 found.append(_violation(name, scope, dimension, limit + borrow, amount, 0, "older_first"))
             elif borrow and over > 0:
-                lacking = max(0, over - room(name, scope, dimension))
-                if lacking or ahead(*pool_of(name, dimension)):
+                lent = room(name, scope, limit_name) * (SHARES if dimension != limit_name else 1)
+                lacking = max(0, over - lent)
+                if lacking or ahead(*pool_of(name, limit_name)):
                     found.append(_violation(name, scope, dimension, limit + borrow, amount, lacking, "lent_out"))
     return tuple(found)
 
@@ -207,7 +224,7 @@ def reported(path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantiti
         for name in path
         if (scope := scopes.get(name)) and scope.report_only
         for limit_name, dimension, limit, amount in limited(scope, amounts)
-        if limit_name in scope.report_only and (over := scope.used.get(dimension, 0) + amount - limit) > 0
+        if limit_name in scope.report_only and (over := used_of(scope, dimension) + amount - limit) > 0
     )
 
 
@@ -224,10 +241,10 @@ def _violation(
         scope=name,
         dimension=dimension,
         limit=limit,
-        used=scope.used.get(dimension, 0),
+        used=used_of(scope, dimension),
         requested=requested,
         short_by=short_by,
-        unit="card_us" if dimension.startswith(_OF_A_MONTH) else None,
+        unit=_UNITS.get(dimension.partition("@")[0].partition("/")[0]),
         why=why,
     )
 
@@ -235,7 +252,13 @@ def _violation(
 def available(path: Iterable[str], scopes: Mapping[str, Scope], dimension: str) -> tuple[int, str] | None:
     """Return what is left on the whole path and the scope that leaves the least; None where nothing limits."""
     rooms = [
-        (max(0, limit - scope.used.get(dimension, 0)), name)
+        (
+            max(
+                0,
+                limit - (whole(scope.used, dimension) if dimension.startswith(CARDS) else scope.used.get(dimension, 0)),
+            ),
+            name,
+        )
         for name in path
         if (scope := scopes.get(name)) and (limit := limit_of(scope, dimension)) is not None
     ]

@@ -142,7 +142,7 @@ def effects(path: Sequence[str], scopes: Mapping[str, Scope], amounts: Quantitie
 
 def _effect(name: str, scope: Scope, dimension: str, amount: int) -> EffectView:
     base = dimension.partition("@")[0]
-    limit, used = limit_of(scope, dimension), scope.used.get(dimension, 0)
+    limit, used = limit_of(scope, dimension), quota.used_of(scope, dimension)
     most = None if limit is None else limit + scope.borrow.get(base, 0)
     return EffectView(
         scope=name,
