@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.claims import claims, claims_postgres, held
 from bench.figures import Figure, table
 from bench.idle import idle
 from bench.log import appends, delivery, replay
@@ -24,6 +25,9 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "projection": projection,
     "aggregate": aggregate,
     "peer": peer,
+    "claims": claims,
+    "claims-postgres": claims_postgres,
+    "held": held,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,

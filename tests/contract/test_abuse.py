@@ -159,12 +159,8 @@ async def test_a_crowd_claims_what_there_is_and_no_more(site: Inside) -> None:
     await site.done("operator", "PUT", "/quotas/acme/vision", {"limits": {"cards": 3}})
     await site.settle()
     quota = await site.done("operator", "GET", "/quotas/acme/vision")
-    assert quota["dimensions"]["cards"] | {"bound_by": None} == {
-        "limit": 3,
-        "used": 7,
-        "available": 0,
-        "bound_by": None,
-    }
+    cards = quota["dimensions"]["cards"]
+    assert (cards["limit"], cards["used"], cards["available"]) == (3, 7, 0)
     for one in active[:4]:
         await site.done("alice", "POST", f"/orders/{one['id']}/release", {})
     await site.settle()

@@ -13,7 +13,19 @@ from qm_service.model import Act
 from tests.contract.access_sweep import Ask, Site, cast, sweep
 from tests.unit.http.sample import Stage, staged
 
-PARAMETERS = {"order", "tenant", "project", "name", "subject", "approval", "node", "card", "service_model", "group"}
+PARAMETERS = {
+    "order",
+    "tenant",
+    "project",
+    "name",
+    "subject",
+    "group",
+    "approval",
+    "quota_request",
+    "node",
+    "card",
+    "service_model",
+}
 
 
 def test_every_line_is_a_plain_template_with_known_parameters() -> None:

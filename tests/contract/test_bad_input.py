@@ -168,10 +168,9 @@ BODIES: dict[str, tuple[bytes, int]] = {
 
 
 async def _values(site: Inside, order: str) -> dict[str, str]:
-    names = ("tenant", "project", "name", "subject", "approval", "node", "card", "service_model", "group")
-    return dict(
-        zip(names, ("acme", "acme.vision", "a100-1", "zoe", "none", "gpu-1", "gpu-1-c1", "vm", "board"), strict=True)
-    ) | {"order": order}
+    values = {"tenant": "acme", "project": "acme.vision", "name": "a100-1", "subject": "zoe", "group": "board"}
+    values |= {"approval": "none", "quota_request": "none", "node": "gpu-1", "card": "gpu-1-c1", "service_model": "vm"}
+    return values | {"order": order}
 
 
 async def _calls(site: Inside, order: str, *methods: str) -> list[tuple[str, str, str]]:

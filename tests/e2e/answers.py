@@ -56,7 +56,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         for one in projects
         for member in operator.pages(f"/projects/{one['tenant']}.{one['project']}/members", limit=500)
     ]
-    lists = ("orders", "tenants", "projects", "approvals", "queue", "fleet/nodes", "fleet/cards")
+    lists = ("orders", "tenants", "projects", "approvals", "quota-requests", "queue", "fleet/nodes", "fleet/cards")
     kinds = ("specifications", "offerings", "images", "models")
     return {
         **{f"/v1/{name}?limit=500": [{}] for name in (*lists, *kinds)},

@@ -75,8 +75,23 @@ def test_an_approver_and_an_operator_find_what_they_need(qm: Qm, served: Embedde
     login(qm, served, "operator")
     assert "npu910" in qm("fleet")
     assert "concurrent_orders" in qm("quota", "acme/vision")
+    assert "card hours of" in qm("quota", "show", "acme/vision")
     assert "POSITION" in qm("queue")
     qm("cancel", order)
+
+
+def test_a_project_asks_for_quota_and_gets_it(qm: Qm, served: Embedded) -> None:
+    login(qm, served, "operator")
+    qm("quota", "set", "acme/speech", "--limit", "cards=2", "--report-only", "cards")
+    login(qm, served, "alice")
+    quote = json.loads(qm("quote", "a100-1", "--project", "vision"))
+    assert quote["admission"]["outcome"] == "admitted"
+    asked = qm("quota", "ask", "acme/vision", "--limit", "cards=900", "--reason", "more", "--json")
+    request = json.loads(asked)["request"]
+    login(qm, served, "operator")
+    assert request in qm("quota", "requests", "--status", "open")
+    assert "approved" in qm("quota", "grant", request, "--limit", "cards=800")
+    assert "800" in qm("quota", "acme/vision")
 
 
 def test_a_refused_call_says_why_and_what_helps(qm: Qm, served: Embedded) -> None:

@@ -32,6 +32,13 @@ SPECIFICATION = {
     "cpu_milli": 1,
     "memory_mib": 1,
 }
+REQUEST = {
+    "tenant": HOME,
+    "project": PROJECT,
+    "requester": "sweep",
+    "specification": {"name": "tiny", "version": 1, **SPECIFICATION},
+    "service_model": "vm",
+}
 OBSERVATION = {"card": "npu-2-c7", "source": "sweep", "status": "healthy", "observed_at": "2026-01-01T00:00:00Z"}
 ITEMS = {"specifications": "npu-1", "offerings": "maas-npu", "images": "pytorch", "models": "llama-small"}
 ASKS: Mapping[str, Ask] = {
@@ -60,6 +67,8 @@ ASKS: Mapping[str, Ask] = {
     "PUT /v1/quotas/{tenant}": Ask({"limits": {"cards": 40}}),
     "PUT /v1/quotas/{tenant}/{project}": Ask({"limits": {"cards": 24}}, values={"project": PROJECT}),
     "GET /v1/quotas/{tenant}/{project}": Ask(values={"project": PROJECT}),
+    "POST /v1/quotas/{tenant}/{project}:simulate": Ask({"request": REQUEST}, values={"project": PROJECT}),
+    "POST /v1/quota-requests": Ask({"tenant": HOME, "project": PROJECT, "limits": {"cards": 30}, "reason": "sweep"}),
     "GET /v1/approval-policies": Ask(query={"tenant": HOME}),
     "PUT /v1/approval-policies": Ask({"policies": []}, query={"tenant": HOME}),
     "PUT /v1/fleet/nodes/{node}": Ask({"cpu_milli": 1, "memory_mib": 1, "cards": []}, values={"node": "spare"}),
@@ -123,6 +132,12 @@ async def test_every_route_keeps_its_promise_to_every_role(tmp_path: Path) -> No
         await settled(built.services, built.log)
         open_ones = await client.get("/v1/approvals", headers=header(f"project-{Role.APPROVER}"))
         (approval,) = [one["approval"] for one in open_ones.json()["items"] if one["order"] == big]
+        request = await client.post(
+            "/v1/quota-requests",
+            json={"tenant": HOME, "project": PROJECT, "limits": {"cards": 28}, "reason": "more"},
+            headers=header(f"project-{Role.DEVELOPER}"),
+        )
+        assert request.status_code == 201, request.text
         site = Site(
             client=client,
             lines=built.app.state.bound.values(),
@@ -130,6 +145,7 @@ async def test_every_route_keeps_its_promise_to_every_role(tmp_path: Path) -> No
             values={
                 "order": order,
                 "approval": approval,
+                "quota_request": request.json()["request"],
                 "tenant": HOME,
                 "project": f"{HOME}.{PROJECT}",
                 "subject": "alice",

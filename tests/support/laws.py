@@ -40,7 +40,7 @@ def always(facts: Sequence[Fact]) -> list[str]:
 def at_rest(facts: Sequence[Fact]) -> list[str]:
     """Check what holds as well when nothing is under way."""
     unique, _ = told_once(facts)
-    return [*always(facts), *_ended_everywhere(unique), *misbilled(by_order(unique))]
+    return [*always(facts), *_ended_everywhere(unique), *_nothing_held(unique), *misbilled(by_order(unique))]
 
 
 def told_once(facts: Sequence[Fact]) -> tuple[list[Fact], list[str]]:
@@ -193,38 +193,71 @@ def _on_nodes(facts: Iterable[Fact], kind: str) -> dict[str, dict[str, set[str]]
 def _ledger(facts: Sequence[Fact]) -> Iterator[str]:
     """Check the identity of each claim, and the limits in the order in which admission decided."""
     for order, told in by_order(facts).items():
-        claim = {fact.type: fact.data for fact in told if fact.type.startswith("quota.")}
-        yield from _claim(order, claim)
+        yield from _claim(order, [fact for fact in told if fact.type in _QUOTA], Counter())
     used: dict[str, Counter[str]] = defaultdict(Counter)
     limits: dict[str, Mapping[str, int]] = {}
     mine = [fact for fact in facts if fact.topic in ("admissions", "quotas")]
     for at, decided in groupby(sorted(mine, key=_time), _time):
         for fact in decided:
             if fact.type == "quota_limit.set":
-                limits[_scope(fact.data)] = fact.data["limits"]["values"]
+                limits[_scope(fact.data)] = _enforced(fact.data)
             for scope in fact.data.get("scopes", ()):
                 _post(used[scope], fact)
         yield from _over(at, used, limits)
 
 
-def _claim(order: str, claim: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    if not claim:
-        return
-    if "quota.claimed" not in claim:
-        yield f"order {order}: {sorted(claim)} without a claim"
-        return
-    left = Counter(claim["quota.claimed"]["amounts"]["values"])
-    if committed := claim.get("quota.committed"):
-        left.subtract(committed["returned"]["values"])
-        if +left != Counter(committed["amounts"]["values"]):
-            yield f"order {order}: committed {committed['amounts']}, claimed less returned {+left}"
-    if (refunded := claim.get("quota.refunded")) and +left != Counter(refunded["amounts"]["values"]):
-        yield f"order {order}: refunded {refunded['amounts']}, still held {+left}"
+_QUOTA = ("quota.claimed", "quota.committed", "quota.adjusted", "quota.refunded")
+HOURS = "card_hours_month"
+
+
+def _claim(order: str, told: Sequence[Fact], left: Counter[str]) -> Iterator[str]:
+    """Follow what one order holds, in `left`. Hours that metering has said are held no more."""
+    for fact in told:
+        data = fact.data
+        if fact.type != "quota.claimed" and told[0].type != "quota.claimed":
+            yield f"order {order}: {fact.type} without a claim"
+            return
+        match fact.type:
+            case "quota.claimed":
+                left.update(data["amounts"]["values"])
+            case "quota.adjusted" if data["cause"] != "corrected":
+                left.update({} if data["cause"] == "used" else data["taken"]["values"])
+                left.subtract(data["returned"]["values"])
+            case "quota.committed":
+                left.subtract(data["returned"]["values"])
+                if +left != Counter(data["amounts"]["values"]):
+                    yield f"order {order}: committed {data['amounts']}, claimed less returned {+left}"
+            case "quota.refunded":
+                held = Counter(left)
+                left.subtract(data["amounts"]["values"])
+                if any(amount and not name.startswith(HOURS) for name, amount in left.items()):
+                    yield f"order {order}: refunded {data['amounts']}, still held {+held}"
+        if any(amount < 0 for amount in left.values()):
+            yield f"order {order}: {fact.type} gives back more than is held: {left}"
+
+
+def _nothing_held(facts: Sequence[Fact]) -> Iterator[str]:
+    """Check that what has ended holds nothing, also no hours that metering did not settle."""
+    for order, told in by_order(facts).items():
+        quota = [fact for fact in told if fact.type in _QUOTA]
+        left: Counter[str] = Counter()
+        broken = list(_claim(order, quota, left))
+        if not broken and any(fact.type == "quota.refunded" for fact in quota) and +left:
+            yield f"order {order}: has ended and still holds {+left}"
+
+
+def _enforced(data: Mapping[str, Any]) -> Mapping[str, int]:
+    borrow = (data.get("borrow") or {}).get("values", {})
+    told = data.get("report_only") or ()
+    return {name: limit + borrow.get(name, 0) for name, limit in data["limits"]["values"].items() if name not in told}
 
 
 def _post(used: Counter[str], fact: Fact) -> None:
     if fact.type == "quota.claimed":
         used.update(fact.data["amounts"]["values"])
+    elif fact.type == "quota.adjusted":
+        used.update(fact.data["taken"]["values"])
+        used.subtract(fact.data["returned"]["values"])
     elif fact.type == "quota.committed":
         used.subtract(fact.data["returned"]["values"])
     elif fact.type == "quota.refunded":

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 from qm_admission.book import SetLimits
@@ -32,6 +33,9 @@ LIMITS = [
     {"concurrent_orders": 1},
     {"cards": 6, "concurrent_orders": 2, "memory_mib": 64_000},
 ]
+JUNE = "card_hours_month@2026-06"
+LEFT = (datetime(2026, 7, 1, tzinfo=UTC) - START) // timedelta(microseconds=1)
+"""None of the orders has an end, none becomes ready and no hours are limited: each holds the rest of the month."""
 
 
 def shape_of(order: str) -> OrderRequest:
@@ -47,7 +51,7 @@ def amounts(asked: OrderRequest) -> Counter[str]:
         memory_mib=asked.count * 16_000,
         concurrent_orders=1,
     )
-    return found + Counter({f"cards/{kind}": cards for kind in asked.specification.accelerators})
+    return found + Counter({f"cards/{kind}": cards for kind in asked.specification.accelerators} | {JUNE: cards * LEFT})
 
 
 @dataclass

@@ -264,6 +264,6 @@ class TestTheBook:
         assert names(limit(desk, cards=2, over_quota="refuse")) == ["quota_limit.set"]
 
     def test_a_refused_limit_changes_nothing(self, desk: Desk) -> None:
-        said = desk.command("quota/acme", SetLimits(TENANT, None, {"card_hours_month": 1}))
+        said = desk.command("quota/acme", SetLimits(TENANT, None, {"card_hours": 1}))
         assert isinstance(said, Rejected)
         assert desk.docs.get("scopes", "acme") is None

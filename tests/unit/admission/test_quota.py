@@ -87,7 +87,7 @@ def test_available_is_the_least_on_the_path_and_names_its_scope() -> None:
 @pytest.mark.parametrize(
     ("limits", "code"),
     [
-        ({"card_hours_month": 1}, "quota-dimension-not-enforced"),
+        ({"card_hours_month": 10**9 + 1}, "quota-limit-out-of-range"),
         ({"memory_gib": 1}, "quota-dimension-unknown"),
         ({"cards/": 1}, "quota-dimension-unknown"),
         ({"cards/A 100": 1}, "quota-dimension-unknown"),

@@ -111,10 +111,10 @@ def quote(
     count: Count = 1,
     duration: Duration = None,
 ) -> None:
-    """Ask whether an order is on offer and what it would cost, and place nothing."""
+    """Ask what an order would cost, what quota and approval would say to it and what would help; place nothing."""
     with open_session() as client:
         body = _order_body(project, specification, service_model, count, None, None, duration, 0, None)
-        emit(client.call("POST", "/orders:simulate", body), True)
+        emit(client.quote(body), True)
 
 
 @app.command()

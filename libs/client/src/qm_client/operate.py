@@ -1,9 +1,10 @@
-"""The operator's half of the `qm` command: quota, fleet, queue."""
+"""The operator's half of the `qm` command: fleet, queue; `quotas` and `agree` have the rest."""
 
 from typing import Annotated
 
 import typer
 
+from qm_client import quotas
 from qm_client.session import open_session
 from qm_client.show import emit
 
@@ -12,16 +13,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON."
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to the command line."""
-    for command in (quota, fleet, queue):
+    for command in (fleet, queue):
         app.command()(command)
-
-
-def quota(scope: Annotated[str, typer.Argument(help="`tenant` or `tenant/project`.")], as_json: AsJson = False) -> None:
-    """Show limits and use of a scope."""
-    with open_session() as client:
-        answer = client.call("GET", f"/quotas/{scope}")
-    rows = ([name, d["limit"], d["used"], d["available"]] for name, d in answer["dimensions"].items())
-    emit(answer, as_json, rows, ("DIMENSION", "LIMIT", "USED", "AVAILABLE"))
+    app.add_typer(quotas.app, name="quota")
 
 
 def fleet(as_json: AsJson = False) -> None:

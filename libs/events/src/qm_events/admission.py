@@ -8,7 +8,7 @@ from qm_events.approval import Absence, ApprovalPolicy, Notices
 from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import ADMISSIONS, QUOTAS, event
-from qm_events.specs import Amounts, OrderRequest, Role, Text, Value, Violation
+from qm_events.specs import Amounts, OrderRequest, Remedy, Role, Text, Value, Violation
 from qm_events.units import DnsLabel
 
 # ---- admissions: streams `admission/<order>`
@@ -175,6 +175,16 @@ class QuotaClaimed(EventData):
     order: str
     scopes: tuple[str, ...]
     amounts: Amounts
+    borrowed: Amounts | None = None
+    """What of it is beyond the nominal quota of the project and lent by others: it may be reclaimed."""
+    reclaims: Amounts | None = None
+    """What of it is the project's own and lent out now: the borrowers have to give it back."""
+    reported: tuple[Violation, ...] | None = None
+    """Limits that it passes and that only report so far."""
+    covered_until: UtcTime | None = None
+    """The order has no end, or its end is not covered: card-hours of the month are held up to here."""
+    looks_at: UtcTime | None = None
+    """When the card-hours that are held are looked at again."""
 
 
 @event("quota.committed", version=1, topic=ADMISSIONS)
@@ -204,6 +214,12 @@ class OrderAdmitted(EventData):
     request: OrderRequest
     digest: str
     submitted_at: UtcTime
+    borrowed: Amounts | None = None
+    """What it takes beyond the nominal quota of its project: others may reclaim it."""
+    reclaims: Amounts | None = None
+    """What of it others borrow now: the scheduler may take it back from them."""
+    covered_until: UtcTime | None = None
+    """The monthly card-hours of an order without an end reach to here, if nothing becomes free before."""
 
 
 @event("order.held", version=1, topic=ADMISSIONS)
@@ -216,6 +232,10 @@ class OrderHeld(EventData):
     remedy: str
     held_at: UtcTime
     submission: Submission | None = None
+    remedies: tuple[Remedy, ...] | None = None
+    """The ways out one by one, the easiest first."""
+    reclaims: Amounts | None = None
+    """What it waits for is the project's own and borrowed by others."""
 
 
 @event("order.rejected", version=1, topic=ADMISSIONS)
@@ -227,6 +247,7 @@ class OrderRejected(EventData):
     violations: tuple[Violation, ...] = ()
     remedy: str
     rejected_at: UtcTime
+    remedies: tuple[Remedy, ...] | None = None
 
 
 @event("order.withdrawn", version=1, topic=ADMISSIONS)
@@ -251,6 +272,16 @@ class QuotaLimitSet(EventData):
     project: DnsLabel | None = None
     limits: Amounts
     over_quota: Literal["hold", "refuse"] = "hold"
+    report_only: tuple[Text, ...] | None = None
+    """Dimensions whose limit is told and not enforced: a limit can be adopted over existing use."""
+    borrow: Amounts | None = None
+    """How much beyond its limit a project may use of what others in the tenant lend; missing = nothing."""
+    lend: Amounts | None = None
+    """How much of what a project does not use others may borrow; missing = nothing."""
+    hours_exhausted: Literal["warn", "end"] | None = None
+    """None = `warn`. What happens to a running order whose monthly card-hours are used up, after a notice."""
+    notice_seconds: int | None = Field(default=None, ge=0)
+    """How long before that the notice comes; None = an hour."""
 
 
 @event("approval_policy.set", version=1, topic=QUOTAS)

@@ -183,7 +183,7 @@ class OrderReleaseRequested(EventData):
 
 @event("order.extension_requested", version=1, topic=ORDERS)
 class OrderExtensionRequested(EventData):
-    """The end moves; it takes effect at once in this release, as quota by month is not held ahead yet."""
+    """The end moves, at once; admission holds card-hours up to it as far as limits allow, and says what is lacking."""
 
     order: str
     expires_at: UtcTime

@@ -44,6 +44,18 @@ REASONS: Mapping[WaitCode, Meaning] = {
         },
         "admission",
     ),
+    WaitCode.OLDER_ORDER_AHEAD: Meaning(
+        "The quota is free, but an older order waits for the same limit and goes first",
+        "Wait: the older order is admitted or ends; or order in another project",
+        {
+            "scope": "`tenant` or `tenant/project`",
+            "dimension": "what the older order waits for",
+            "limit": "the limit",
+            "used": "what others hold of it",
+            "requested": "what the order needs",
+        },
+        "admission",
+    ),
     WaitCode.APPROVAL_PENDING: Meaning(
         "A person must agree and has not yet",
         "Ask one of the approvers",

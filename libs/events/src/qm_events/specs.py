@@ -1,7 +1,7 @@
 """Words that the facts of several services share."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -111,7 +111,8 @@ class Amounts(Value):
 
     values: dict[str, int] = Field(default_factory=dict)
     """By dimension: `cards`, `cards/<accelerator>`, `accelerator_memory_mib`, `cpu_milli`, `memory_mib`,
-    `concurrent_orders`, `card_hours_month`."""
+    `concurrent_orders`, `card_hours_month`. A limit on `card_hours_month` is in card-hours; what is taken of it is
+    named with its month, `card_hours_month@2026-06`, in card-microseconds."""
 
 
 class Violation(Value):
@@ -124,6 +125,27 @@ class Violation(Value):
     used: int
     requested: int
     short_by: int
+    unit: str | None = None
+    """Of the four figures, where the name of the dimension does not tell: `card_us`, `card/25200`."""
+    why: Literal["older_first", "lent_out"] | None = None
+    """None: too little is left. `older_first`: it is free, but an older order waits for it. `lent_out`: what the
+    project would borrow is not to be had now."""
+    renews_at: UtcTime | None = None
+    """When the month of `card_hours_month` ends."""
+
+
+class Remedy(Value):
+    """One way out of a refusal or a wait."""
+
+    kind: Literal["order_less", "smaller_specification", "other_project", "ask_for_quota", "wait_until", "wait"]
+    text: str
+    count: int | None = None
+    """Units that fit."""
+    specification: str | None = None
+    project: str | None = None
+    at: UtcTime | None = None
+    limits: Amounts | None = None
+    """What to ask for, as `POST /v1/quota-requests` takes it."""
 
 
 class WaitCode(StrEnum):
@@ -131,6 +153,7 @@ class WaitCode(StrEnum):
 
     SPECIFICATION_UNAVAILABLE = "SpecificationUnavailable"
     QUOTA_EXHAUSTED = "QuotaExhausted"
+    OLDER_ORDER_AHEAD = "OlderOrderAhead"
     APPROVAL_PENDING = "ApprovalPending"
     RESERVATION_NOT_STARTED = "ReservationNotStarted"
     MAINTENANCE_WINDOW = "MaintenanceWindow"

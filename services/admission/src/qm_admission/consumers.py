@@ -9,14 +9,22 @@ from typing import Any
 from qm_admission.book import BOOKS
 from qm_admission.delegations import DELEGATIONS
 from qm_admission.domain import ORDERS, Admit, Commit, End, Withdraw, WithdrawCause
+from qm_admission.holds import Begin, Close, Prolong, Settle
 from qm_admission.index import AdmissionIndex
 from qm_admission.projections import PROJECTIONS
 from qm_admission.settle import due, settle
 from qm_events import Event, EventData
 from qm_events.admission import Submission
-from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested, OrderSubmitted
-from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReleased
-from qm_events.scheduler import AllocationAllocated, AllocationWithdrawn
+from qm_events.catalog import (
+    OrderCancelRequested,
+    OrderExpired,
+    OrderExtensionRequested,
+    OrderReleaseRequested,
+    OrderSubmitted,
+)
+from qm_events.metering import UsageCorrected, UsageRecorded
+from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReady, EnvironmentReleased
+from qm_events.scheduler import AllocationAllocated, AllocationReturned, AllocationWithdrawn
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Act, Definition, Reaction
 
@@ -63,6 +71,26 @@ def quarantined(event: Event[EnvironmentQuarantined]) -> Sequence[Act]:
     return _act(event.data.order, End(event.data.order, "cancelled", event.data.quarantined_at))
 
 
+def ready(event: Event[EnvironmentReady]) -> Sequence[Act]:
+    """Hold card-hours from here on."""
+    return _act(event.data.order, Begin(event.data.order, event.data.ready_at))
+
+
+def extended(event: Event[OrderExtensionRequested]) -> Sequence[Act]:
+    """Hold card-hours up to the new end."""
+    return _act(event.data.order, Prolong(event.data.order, event.data.expires_at))
+
+
+def used(event: Event[UsageRecorded] | Event[UsageCorrected]) -> Sequence[Act]:
+    """Settle card-hours by what metering says."""
+    return _act(event.data.order, Settle(event.data.order, event.data))
+
+
+def returned(event: Event[AllocationReturned]) -> Sequence[Act]:
+    """Free card-hours of an order that never ran."""
+    return _act(event.data.order, Close(event.data.order, event.data.returned_at))
+
+
 REACTIONS: Mapping[type[EventData], Reaction] = {
     OrderSubmitted: submitted,
     OrderCancelRequested: given_up,
@@ -72,6 +100,11 @@ REACTIONS: Mapping[type[EventData], Reaction] = {
     AllocationWithdrawn: left_the_queue,
     EnvironmentReleased: released,
     EnvironmentQuarantined: quarantined,
+    EnvironmentReady: ready,
+    OrderExtensionRequested: extended,
+    UsageRecorded: used,
+    UsageCorrected: used,
+    AllocationReturned: returned,
 }
 
 ADMISSION = Definition(

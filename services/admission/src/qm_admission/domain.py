@@ -1,8 +1,9 @@
 """What becomes of an order before it is scheduled, and what gives its quota back. Pure.
 
-`gates` answers an order that was submitted, `votes` a person; here is the rest. A claim is committed once, when cards
-are allocated, and refunded once, by whichever end is heard of first. No order is promised across topics: an end may
-come before the order does, and then it is the first fact of the stream (a tombstone) and the order is never admitted.
+`gates` answers an order that was submitted, `votes` a person, `holds` moves its card-hours; here is the rest. A claim
+is committed once, when cards are allocated, and refunded once, by whichever end is heard of first. No order is promised
+across topics: an end may come before the order does, and then it is the first fact of the stream (a tombstone) and the
+order is never admitted.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from qm_admission import gates, quota
+from qm_admission import gates, holds, quota
 from qm_admission.state import HOLDING, WAITING, Admission, Phase, evolve
 from qm_admission.upkeep import Alarm, Reroute, Review, alarm, reroute, review
 from qm_admission.votes import Vote, vote
@@ -100,7 +101,8 @@ def _commit(state: Admission, command: Commit, _: Context) -> Decision:
 def _end(state: Admission, command: End, ctx: Context) -> Decision:
     if state.phase not in HOLDING:
         return _withdraw(state, command, ctx)
-    return [QuotaRefunded(order=command.order, scopes=state.scopes, amounts=Amounts(values=dict(state.claim)))]
+    refunded = Amounts(values=holds.refundable(state))
+    return [QuotaRefunded(order=command.order, scopes=state.scopes, amounts=refunded)]
 
 
 DECISIONS: Mapping[type[Any], Callable[[Admission, Any, Context], Decision]] = {
@@ -113,6 +115,11 @@ DECISIONS: Mapping[type[Any], Callable[[Admission, Any, Context], Decision]] = {
     Withdraw: _withdraw,
     Commit: _commit,
     End: _end,
+    holds.Begin: holds.begin,
+    holds.Prolong: holds.prolong,
+    holds.Look: holds.look,
+    holds.Settle: holds.settle_line,
+    holds.Close: holds.close,
 }
 
 

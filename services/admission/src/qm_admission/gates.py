@@ -7,21 +7,20 @@ the project says so) with every limit in the way.
 
 from collections.abc import Sequence
 
-from qm_admission import quota, remedies
+from qm_admission import claims, quota, remedies, ways
 from qm_admission.conditions import first_asking
+from qm_admission.hours import life_of
 from qm_admission.levels import next_question
 from qm_admission.quota import Answer
 from qm_admission.state import Admission, Phase
 from qm_events import EventData
 from qm_events.admission import (
-    OrderAdmitted,
     OrderHeld,
     OrderRejected,
-    QuotaClaimed,
     Submission,
 )
 from qm_events.approval import ApprovalPolicy
-from qm_events.specs import Amounts, Violation
+from qm_events.specs import Violation
 from qm_service.model import Context
 
 
@@ -29,24 +28,40 @@ def pass_through(
     state: Admission, order: str, submission: Submission, ctx: Context, policies: Sequence[ApprovalPolicy] = ()
 ) -> list[EventData]:
     """Return what becomes of an order now; `policies` are those that may still ask. An unchanged wait is no fact."""
-    request, scopes = submission.request, ctx.docs.resident("scopes")
-    path, amounts = quota.path_of(request.tenant, request.project), quota.amounts_of(request)
-    ahead = ctx.index.lines.ahead_of((submission.submitted_at, order))
-    answer, violations = quota.assess(path, scopes, amounts, ahead)
+    request, place = submission.request, (submission.submitted_at, order)
+    path, fixed = quota.path_of(request.tenant, request.project), quota.amounts_of(request)
+    verdict = claims.weigh(path, fixed, life_of(request), place, ctx)
+    answer, violations = verdict.answer, verdict.violations
     if answer is Answer.NEVER_FITS:
-        return [rejection(order, "quota-never-fits", remedies.when_never(request, violations), ctx, violations)]
+        return [_refused(order, "quota-never-fits", remedies.when_never(request, violations), submission, ctx, verdict)]
     policy = first_asking(policies, submission, ctx)
     if policy and (question := next_question(state, order, policy, submission, ctx)):
         return [question]
     if answer is Answer.FITS:
-        claimed = QuotaClaimed(order=order, scopes=path, amounts=Amounts(values=amounts))
-        return [claimed, OrderAdmitted(order=order, **dict(submission))]
+        return claims.claimed(order, submission, verdict, ctx)
     if answer is Answer.REFUSED:
-        return [rejection(order, "quota-exceeded", remedies.when_refused(request, violations), ctx, violations)]
+        return [_refused(order, "quota-exceeded", remedies.when_refused(request, violations), submission, ctx, verdict)]
     if state.phase is Phase.HELD and quota.unchanged(quota.blocks(state.blocked), violations):
         return []
-    remedy = remedies.when_held(violations)
-    return [OrderHeld(order=order, violations=violations, remedy=remedy, held_at=ctx.now, submission=submission)]
+    return [
+        OrderHeld(
+            order=order,
+            violations=violations,
+            remedy=remedies.when_held(violations),
+            held_at=ctx.now,
+            submission=submission,
+            remedies=ways.out_of(request, verdict, place, ctx),
+            reclaims=claims.lent_out(path, verdict.amounts, ctx),
+        )
+    ]
+
+
+def _refused(
+    order: str, code: str, remedy: str, submission: Submission, ctx: Context, verdict: claims.Verdict
+) -> OrderRejected:
+    place = (submission.submitted_at, order)
+    said = rejection(order, code, remedy, ctx, verdict.violations)
+    return said.model_copy(update={"remedies": ways.out_of(submission.request, verdict, place, ctx)})
 
 
 def rejection(

@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from qm_admission import thresholds
+from qm_admission.catalogue import Specifications
+from qm_admission.hours import Life
+from qm_admission.lending import Lending
 from qm_admission.lines import Lines, Place, Spot
 from qm_admission.prices import OFFERINGS, Prices
-from qm_admission.quota import Block, Quantities, path_of
+from qm_admission.quota import LENT, Block, Quantities, Scope, path_of
+from qm_admission.timers import Clock, Timers
 from qm_admission.watch import OpenQuestions
 from qm_events.ids import PLATFORM
+
+_NO_LIFE = Life(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,10 @@ class Waiting:
     amounts: Quantities = field(default_factory=dict)
     blocked: tuple[Block, ...] = ()
     """What holds it; it stands in the line of each."""
+    life: Life = _NO_LIFE
+    """How long it takes how many cards: hours depend on when it begins."""
+    wakes_at: datetime | None = None
+    """When the month of the hours that it waits for ends."""
 
     @property
     def place(self) -> Place:
@@ -46,17 +57,25 @@ class AdmissionIndex:
         self.lines = Lines()
         self.questions = OpenQuestions()
         self.prices = Prices()
+        self.lending = Lending()
+        self.specifications = Specifications()
+        self.looks = Timers()
+        self.wakes = Timers()
+        self.reached: dict[thresholds.Spot, None] = {}
+        """Where a threshold may be reached, in order, each once."""
         self._waiting: dict[str, Waiting] = {}
         self._holders: dict[tuple[str, str | None, str], set[str]] = defaultdict(set)
         self._follow: dict[str, Callable[[str, Any, Any], None]] = {
             "waiting": self._follow_waiting,
-            "scopes": self.lines.posted,
+            "scopes": self._follow_scope,
             "subjects": self._follow_subject,
             "approvals": self.questions.approval,
             "policies": self.questions.policies,
             "organisation": self.questions.position,
             "delegations": self.questions.absences,
             OFFERINGS: self.prices.follow,
+            "specifications": lambda name, _, new: self.specifications.changed(name, new),
+            "clocks": lambda order, _, new: self.looks.follow(order, new),
         }
 
     def changed(self, projection: str, key: str, old: Any | None, new: Any | None) -> None:
@@ -77,8 +96,28 @@ class AdmissionIndex:
         for place in ((tenant, project), (tenant, None), (PLATFORM, None)):
             yield from self._holders.get((*place, role), ())
 
+    def take_reached(self) -> list[thresholds.Spot]:
+        """Return where a threshold may be reached, once."""
+        found = list(self.reached)
+        self.reached.clear()
+        return found
+
+    def wake_due(self, now: datetime) -> None:
+        """Have those examined for whom a new month has begun."""
+        for order, _ in self.wakes.take(now):
+            if (waiting := self._waiting.get(order)) and waiting.status == "held":
+                self.lines.wake(waiting.place)
+
+    def _follow_scope(self, name: str, old: Scope | None, new: Scope | None) -> None:
+        self.lines.posted(name, old, new)
+        for tenant, dimension in self.lending.posted(name, old, new):
+            self.lines.wake_head(tenant, LENT + dimension)
+        self.reached.update(dict.fromkeys(thresholds.crossed(name, old, new)))
+
     def _follow_waiting(self, order: str, old: Waiting | None, new: Waiting | None) -> None:
         before, after = _held(old), _held(new)
+        at = after.wakes_at if after else None
+        self.wakes.follow(order, Clock(after.tenant, after.project, at) if after and at else None)
         if new is None:
             self._waiting.pop(order, None)
         else:

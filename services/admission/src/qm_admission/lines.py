@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from heapq import heappop, heappush
 
-from qm_admission.quota import EMPTY, Ahead, Scope
+from qm_admission.quota import EMPTY, HOURS, Ahead, Scope
 
 Place = tuple[datetime, str]
 """(submitted_at, order): the rank in every line."""
@@ -61,11 +61,27 @@ class Lines:
         """Return whether somebody older than `place` stands in the line of (scope, dimension)."""
 
         def ahead(scope: str, dimension: str) -> bool:
-            line = self._lines[scope].get(dimension) if scope in self._lines else None
-            head = line.head() if line else None
-            return head is not None and head < place
+            lines = self._lines.get(scope)
+            if not lines:
+                return False
+            if dimension.startswith(HOURS):
+                # Who waited for a month that is over now waits for this one, and is about to be examined.
+                found = [line for name, line in lines.items() if name.startswith(HOURS) and name <= dimension]
+            else:
+                found = [lines[dimension]] if dimension in lines else []
+            return any(head is not None and head < place for line in found if (head := line.head()))
 
         return ahead
+
+    def wake(self, place: Place) -> None:
+        """Have a place examined: its time has come."""
+        heappush(self._woken, place)
+
+    def wake_head(self, scope: str, dimension: str) -> None:
+        """Have the oldest in a line examined: there may be more for it."""
+        line = self._lines.get(scope, {}).get(dimension)
+        if line and (head := line.head()):
+            heappush(self._woken, head)
 
     def enter(self, place: Place, path: Iterable[str], spots: Iterable[Spot]) -> None:
         """Stand in the lines of these spots; `path` are the scopes whose rules concern the order."""
@@ -99,7 +115,7 @@ class Lines:
         """Follow the ledger of a scope: wake those whose answer may be another now."""
         # Not known before = nothing limited, nothing used. At the start scopes are loaded before anybody waits.
         old, new = old or EMPTY, new or EMPTY
-        if old.limits != new.limits or old.over_quota != new.over_quota:
+        if _rules(old) != _rules(new):
             for place in self._under.get(name, ()):
                 heappush(self._woken, place)
             return
@@ -116,3 +132,7 @@ class Lines:
         while self._woken and self._woken[0] == place:
             heappop(self._woken)
         return place
+
+
+def _rules(scope: Scope) -> tuple[object, ...]:
+    return scope.limits, scope.over_quota, scope.report_only, scope.borrow, scope.lend

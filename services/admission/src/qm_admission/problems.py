@@ -11,12 +11,56 @@ class QuotaDimensionUnknown(ProblemError):
     remedy = "Use the dimensions that the detail names; each has its unit in its name."
 
 
-class QuotaDimensionNotEnforced(ProblemError):
-    """A limit that would be written down and not kept."""
+class QuotaReportOnlyUnknown(ProblemError):
+    """A limit that is to report only, and is not set."""
 
-    code, status, title = "quota-dimension-not-enforced", 422, "This quota dimension is not enforced in this release"
+    code, status, title = "quota-report-only-unknown", 422, "What is to report only has no limit"
+    field = "report_only"
+    remedy = "Name dimensions of limits only."
+
+
+class QuotaLendingInvalid(ProblemError):
+    """Something is borrowed or lent that cannot be."""
+
+    code, status, title = "quota-lending-invalid", 422, "This cannot be borrowed or lent"
+    field = "borrow"
+    remedy = "Borrow and lend what the project has a limit on; a tenant does neither."
+
+
+class QuotaRequestPointless(ProblemError):
+    """A request that would change nothing."""
+
+    code, status, title = "quota-request-pointless", 409, "The request asks for nothing more"
     field = "limits"
-    remedy = "Leave it out; limit cards instead."
+    remedy = "Ask for more than the limit that holds now."
+
+
+class QuotaRequestsTooMany(ProblemError):
+    """Too many requests of one scope are open."""
+
+    code, status, title = "quota-requests-too-many", 409, "Too many requests are open"
+    remedy = "Wait until some of them are decided."
+
+
+class QuotaRequestNotOpen(ProblemError):
+    """There is no such request."""
+
+    code, status, title = "quota-request-not-open", 409, "This request is not open"
+    remedy = "Read the list of requests again."
+
+
+class QuotaRequestOwn(ProblemError):
+    """The caller asked himself."""
+
+    code, status, title = "quota-request-own", 403, "Nobody decides on a request of his own"
+    remedy = "Ask another administrator."
+
+
+class QuotaRequestDecided(ProblemError):
+    """It was decided before."""
+
+    code, status, title = "quota-request-decided", 409, "The request was decided before"
+    remedy = "The decision stands; to change the outcome, ask anew."
 
 
 class QuotaLimitOutOfRange(ProblemError):
@@ -118,4 +162,13 @@ VOTE_PROBLEMS = (
     ApprovalLapsed,
     ApprovalVoid,
 )
-LIMIT_PROBLEMS = (QuotaDimensionUnknown, QuotaDimensionNotEnforced, QuotaLimitOutOfRange)
+LIMIT_PROBLEMS = (QuotaDimensionUnknown, QuotaReportOnlyUnknown, QuotaLendingInvalid, QuotaLimitOutOfRange)
+REQUEST_PROBLEMS = (
+    QuotaDimensionUnknown,
+    QuotaLimitOutOfRange,
+    QuotaRequestPointless,
+    QuotaRequestsTooMany,
+    QuotaRequestNotOpen,
+    QuotaRequestOwn,
+    QuotaRequestDecided,
+)

@@ -1,19 +1,21 @@
-"""The documents of admission, all folds of its own facts: the ledger, the policies, who waits, and the approvals.
+"""The documents of admission, folds of its own facts: policies, who waits, approvals; `ledger_docs` has more.
 
 Those that decisions look at are in memory, of approvals the open ones; the others are read from SQL. Those that an
 index follows come after what it needs of them: scopes before waiting orders.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
+from qm_admission.catalogue import SPECIFICATIONS
 from qm_admission.delegations import AWAY
+from qm_admission.hours import life_of
 from qm_admission.index import Waiting
+from qm_admission.ledger_docs import LEDGER
 from qm_admission.prices import OFFERED
 from qm_admission.question import CHANGES, Approval, changed, opened
-from qm_admission.quota import Scope, amounts_of, blocks, post, scope_name
+from qm_admission.quota import amounts_of, blocks, scope_name
 from qm_events import Event
 from qm_events.admission import (
     ApprovalPolicySet,
@@ -22,41 +24,9 @@ from qm_events.admission import (
     OrderHeld,
     OrderRejected,
     OrderWithdrawn,
-    QuotaClaimed,
-    QuotaCommitted,
-    QuotaLimitSet,
-    QuotaRefunded,
 )
 from qm_events.approval import ApprovalPolicy
 from qm_service.model import Column, Fold, Projection
-
-# ---- scopes: key `tenant` or `tenant/project`
-
-
-def _claimed(scope: Scope | None, event: Event[QuotaClaimed]) -> Scope:
-    return post(scope, event.data.amounts.values, 1)
-
-
-def _committed(scope: Scope | None, event: Event[QuotaCommitted]) -> Scope:
-    return post(scope, event.data.returned.values, -1)
-
-
-def _refunded(scope: Scope | None, event: Event[QuotaRefunded]) -> Scope:
-    return post(scope, event.data.amounts.values, -1)
-
-
-def _limited(scope: Scope | None, event: Event[QuotaLimitSet]) -> Scope:
-    return replace(scope or Scope(), limits=event.data.limits.values, over_quota=event.data.over_quota)
-
-
-def _scopes(event: Event[Any]) -> Sequence[str]:
-    scopes: Sequence[str] = event.data.scopes
-    return scopes
-
-
-def _limited_scope(event: Event[QuotaLimitSet]) -> Sequence[str]:
-    return (scope_name(event.data.tenant, event.data.project),)
-
 
 # ---- policies: key tenant
 
@@ -73,7 +43,9 @@ def _asked(_: Waiting | None, event: Event[ApprovalRequested]) -> Waiting | None
 
 
 def _held(_: Waiting | None, event: Event[OrderHeld]) -> Waiting | None:
-    return _waiting(event, "held", blocked=blocks(event.data.violations))
+    renewals = [it.renews_at for it in event.data.violations if it.renews_at]
+    wakes_at = min(renewals, default=None)
+    return _waiting(event, "held", blocked=blocks(event.data.violations), wakes_at=wakes_at)
 
 
 def _waiting(event: Event[Any], status: Literal["pending_approval", "held"], **more: Any) -> Waiting | None:
@@ -88,6 +60,7 @@ def _waiting(event: Event[Any], status: Literal["pending_approval", "held"], **m
         submitted_at=submission.submitted_at,
         status=status,
         amounts=amounts_of(request),
+        life=life_of(request),
         **more,
     )
 
@@ -118,18 +91,8 @@ def _always(_: Any) -> bool:
 PROJECTIONS: tuple[Projection[Any], ...] = (
     OFFERED,
     AWAY,
-    Projection(
-        name="scopes",
-        version=1,
-        model=Scope,
-        folds={
-            QuotaClaimed: Fold(_claimed, _scopes),
-            QuotaCommitted: Fold(_committed, _scopes),
-            QuotaRefunded: Fold(_refunded, _scopes),
-            QuotaLimitSet: Fold(_limited, _limited_scope),
-        },
-        resident=_always,
-    ),
+    *LEDGER,
+    SPECIFICATIONS,
     Projection(
         name="policies",
         version=1,
@@ -139,7 +102,7 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
     ),
     Projection(
         name="waiting",
-        version=1,
+        version=2,
         model=Waiting,
         folds={
             ApprovalRequested: Fold(_asked),

@@ -1,20 +1,32 @@
 """The arithmetic of the quota ledger: what an order takes, what is left, what is in the way. Pure, in integers.
 
 A scope is a node of the path tenant → tenant/project. What is used of it is only ever the sum of the facts
-`quota.claimed` − `quota.committed.returned` − `quota.refunded`. A claim is checked against all scopes of the path and
-all dimensions before any of it is written, so it is taken whole or not at all.
+`quota.claimed` + `quota.adjusted.taken` − `quota.adjusted.returned` − `quota.committed.returned` − `quota.refunded`. A
+claim is checked against all scopes of the path and all dimensions before any of it is written, so it is taken whole or
+not at all.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
+from qm_admission.shares import CARD_SHARES, CARDS, SHARES, name_of, together, whole
 from qm_events.specs import OrderRequest, PlacedUnit, Violation
+from qm_events.units import MICROSECONDS_PER_HOUR
 
 OverQuota = Literal["hold", "refuse"]
+Exhausted = Literal["warn", "end"]
 Quantities = Mapping[str, int]
+
+HOURS = "card_hours_month"
+"""The limit of a month, in card-hours. What is taken of it is named with the month and is in card-microseconds."""
+_OF_A_MONTH = HOURS + "@"
+NOTICE_SECONDS = 3_600
+_UNITS = {HOURS: "card_us", CARD_SHARES: f"card/{SHARES}"}
+LENT = "lent:"
+"""Begins the name of the line, at the tenant, of those who wait to borrow."""
 
 PER_ACCELERATOR = "cards/"
 """Begins the dimension of one accelerator type."""
@@ -27,6 +39,16 @@ class Scope:
     limits: Quantities = field(default_factory=dict)
     used: Quantities = field(default_factory=dict)
     over_quota: OverQuota | None = None
+    settled: Quantities = field(default_factory=dict)
+    """What of `used` metering has said: it stays used for the rest of its month."""
+    report_only: tuple[str, ...] = ()
+    """Limits that are told and not enforced."""
+    borrow: Quantities = field(default_factory=dict)
+    lend: Quantities = field(default_factory=dict)
+    exhausted: Exhausted | None = None
+    notice_seconds: int = NOTICE_SECONDS
+    reached: Quantities = field(default_factory=dict)
+    """The last threshold that was said of a month, in percent."""
 
 
 EMPTY = Scope()
@@ -38,8 +60,45 @@ def scope_name(tenant: str, project: str | None) -> str:
 
 
 def path_of(tenant: str, project: str | None) -> tuple[str, ...]:
-    """Return the scopes that a claim counts against, the tenant first."""
-    return (tenant,) if project is None else (tenant, scope_name(tenant, project))
+    """Return the scopes that a claim counts against, the tenant first. A project may be a path: `vision/ocr`."""
+    if project is None:
+        return (tenant,)
+    if "/" not in project:
+        return (tenant, f"{tenant}/{project}")
+    return (*path_of(tenant, project.rpartition("/")[0]), f"{tenant}/{project}")
+
+
+def limit_of(scope: Scope, dimension: str) -> int | None:
+    """Return the limit on a dimension in the unit in which it is taken; None = it is not limited here."""
+    if not dimension.startswith(_OF_A_MONTH):
+        return scope.limits.get(dimension)
+    limit = scope.limits.get(HOURS)
+    return None if limit is None else limit * MICROSECONDS_PER_HOUR
+
+
+def limited(scope: Scope, amounts: Quantities) -> Iterator[tuple[str, str, int, int]]:
+    """Yield (name of the limit, dimension, limit, amount) for all that is limited here and taken."""
+    for name, limit in scope.limits.items():
+        if name == HOURS:
+            for dimension, amount in amounts.items():
+                if amount and dimension.startswith(_OF_A_MONTH):
+                    yield name, dimension, limit * MICROSECONDS_PER_HOUR, amount
+        elif name.startswith(CARDS) and ((shares := name_of(name)) in amounts or shares in scope.used):
+            if amount := together(amounts, name):
+                yield name, shares, limit * SHARES, amount
+        elif amount := amounts.get(name, 0):
+            yield name, name, limit, amount
+
+
+def used_of(scope: Scope, dimension: str) -> int:
+    """Return what is used of a dimension, parts of cards together with whole ones."""
+    if dimension.startswith(CARD_SHARES):
+        return together(scope.used, CARDS + dimension.removeprefix(CARD_SHARES))
+    return scope.used.get(dimension, 0)
+
+
+def _borrow_of(scope: Scope, name: str, dimension: str) -> int:
+    return scope.borrow.get(name, 0) * (SHARES if dimension.startswith(CARD_SHARES) else 1)
 
 
 def amounts_of(request: OrderRequest) -> dict[str, int]:
@@ -77,7 +136,12 @@ def post(scope: Scope | None, amounts: Quantities, sign: Literal[1, -1]) -> Scop
     for dimension, amount in amounts.items():
         used[dimension] = used.get(dimension, 0) + sign * amount
     # Sorted and without zeros: the document must not tell in which order the facts came.
-    return Scope(scope.limits, {name: used[name] for name in sorted(used) if used[name]}, scope.over_quota)
+    return replace(scope, used={name: used[name] for name in sorted(used) if used[name]})
+
+
+def settle(scope: Scope, amounts: Quantities, sign: Literal[1, -1]) -> Scope:
+    """Return the scope with amounts that metering said (1) or took back (-1)."""
+    return replace(scope, settled=post(Scope(used=scope.settled), amounts, sign).used)
 
 
 def over_quota_of(path: Iterable[str], scopes: Mapping[str, Scope]) -> OverQuota:
@@ -97,63 +161,106 @@ class Answer(StrEnum):
 
 Ahead = Callable[[str, str], bool]
 """Whether an older order waits for (scope, dimension)."""
+Room = Callable[[str, Scope, str], int]
+"""How much (scope, its ledger, dimension) can have borrowed in all, now."""
+
+
+def nobody_lends(_: str, __: Scope, ___: str) -> int:
+    """Where nothing is borrowed."""
+    return 0
 
 
 def assess(
-    path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities, ahead: Ahead
+    path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities, ahead: Ahead, room: Room = nobody_lends
 ) -> tuple[Answer, tuple[Violation, ...]]:
     """Return the answer to a claim of all amounts at all scopes at once, and every limit that speaks against it."""
     if never := never_fits(path, scopes, amounts):
         return Answer.NEVER_FITS, never
-    found = in_the_way(path, scopes, amounts, ahead)
+    found = in_the_way(path, scopes, amounts, ahead, room)
     if not found:
         return Answer.FITS, ()
     return (Answer.REFUSED if over_quota_of(path, scopes) == "refuse" else Answer.HELD), found
 
 
 def never_fits(path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities) -> tuple[Violation, ...]:
-    """Return every limit that the amounts pass even with nothing else in use."""
+    """Return every limit that the amounts pass even with nothing else in use, and all borrowed that may be."""
     return tuple(
-        _violation(name, scope, dimension, amounts[dimension], amounts[dimension] - limit)
+        _violation(name, scope, dimension, most, amount, amount - most)
         for name in path
         if (scope := scopes.get(name))
-        for dimension, limit in scope.limits.items()
-        if amounts.get(dimension, 0) > limit
+        for limit_name, dimension, limit, amount in limited(scope, amounts)
+        if limit_name not in scope.report_only and amount > (most := limit + _borrow_of(scope, limit_name, dimension))
     )
 
 
 def in_the_way(
-    path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities, ahead: Ahead
+    path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities, ahead: Ahead, room: Room = nobody_lends
 ) -> tuple[Violation, ...]:
     """Return every limit that leaves too little now, or at which an older order waits."""
     found = []
     for name in path:
         scope = scopes.get(name, EMPTY)
-        for dimension, limit in scope.limits.items():
-            if amount := amounts.get(dimension, 0):
-                short = scope.used.get(dimension, 0) + amount - limit
-                if short > 0 or ahead(name, dimension):
-                    found.append(_violation(name, scope, dimension, amount, max(short, 0)))
+        for limit_name, dimension, limit, amount in limited(scope, amounts):
+            if limit_name in scope.report_only:
+                continue
+            borrow = _borrow_of(scope, limit_name, dimension)
+            over = used_of(scope, dimension) + amount - limit
+            if over > borrow:
+                found.append(_violation(name, scope, dimension, limit + borrow, amount, over - borrow))
+            elif ahead(name, dimension):
+                found.append(_violation(name, scope, dimension, limit + borrow, amount, 0, "older_first"))
+            elif borrow and over > 0:
+                lent = room(name, scope, limit_name) * (SHARES if dimension != limit_name else 1)
+                lacking = max(0, over - lent)
+                if lacking or ahead(*pool_of(name, limit_name)):
+                    found.append(_violation(name, scope, dimension, limit + borrow, amount, lacking, "lent_out"))
     return tuple(found)
 
 
-def _violation(name: str, scope: Scope, dimension: str, requested: int, short_by: int) -> Violation:
+def reported(path: Iterable[str], scopes: Mapping[str, Scope], amounts: Quantities) -> tuple[Violation, ...]:
+    """Return every limit that the amounts pass and that only reports."""
+    return tuple(
+        _violation(name, scope, dimension, limit, amount, over)
+        for name in path
+        if (scope := scopes.get(name)) and scope.report_only
+        for limit_name, dimension, limit, amount in limited(scope, amounts)
+        if limit_name in scope.report_only and (over := used_of(scope, dimension) + amount - limit) > 0
+    )
+
+
+def _violation(
+    name: str,
+    scope: Scope,
+    dimension: str,
+    limit: int,
+    requested: int,
+    short_by: int,
+    why: Literal["older_first", "lent_out"] | None = None,
+) -> Violation:
     return Violation(
         scope=name,
         dimension=dimension,
-        limit=scope.limits[dimension],
-        used=scope.used.get(dimension, 0),
+        limit=limit,
+        used=used_of(scope, dimension),
         requested=requested,
         short_by=short_by,
+        unit=_UNITS.get(dimension.partition("@")[0].partition("/")[0]),
+        why=why,
     )
 
 
 def available(path: Iterable[str], scopes: Mapping[str, Scope], dimension: str) -> tuple[int, str] | None:
     """Return what is left on the whole path and the scope that leaves the least; None where nothing limits."""
     rooms = [
-        (max(0, limit - scope.used.get(dimension, 0)), name)
+        (
+            max(
+                0,
+                limit - (whole(scope.used, dimension) if dimension.startswith(CARDS) else scope.used.get(dimension, 0)),
+            ),
+            name,
+        )
         for name in path
-        if (scope := scopes.get(name)) and (limit := scope.limits.get(dimension)) is not None
+        if (scope := scopes.get(name)) and (limit := limit_of(scope, dimension)) is not None
     ]
     return min(rooms) if rooms else None
 
@@ -162,9 +269,22 @@ Block = tuple[str, str, int]
 """(scope, dimension, limit) that an order was held by."""
 
 
+def pool_of(scope: str, dimension: str) -> tuple[str, str]:
+    """Return the line, at the scope above, of those who would borrow."""
+    return scope.rpartition("/")[0], LENT + dimension
+
+
 def blocks(violations: Iterable[Violation]) -> tuple[Block, ...]:
-    """Return what holds the order, without the figures that move."""
-    return tuple((it.scope, it.dimension, it.limit) for it in violations)
+    """Return what holds the order, without the figures that move. Who would borrow stands in two lines: for what others
+    lend, and for what his own project gives back."""
+    found: list[Block] = []
+    for it in violations:
+        if it.why == "lent_out":
+            # Not the same as a limit in the way: who waits for a loan has to be told of it, to stand in its line.
+            found += [(it.scope, it.dimension, ~it.limit), (*pool_of(it.scope, it.dimension), it.limit)]
+        else:
+            found.append((it.scope, it.dimension, it.limit))
+    return tuple(found)
 
 
 def unchanged(before: Iterable[Block], found: Iterable[Violation]) -> bool:

@@ -1,17 +1,18 @@
 """Limits and use of a tenant and of its projects: read by its members, set by who answers for the level above."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, field_validator
 
 from qm_admission import quota
 from qm_admission.book import SetLimits
-from qm_admission.dimensions import DIMENSIONS, LARGEST_LIMIT
+from qm_admission.dimensions import DIMENSIONS, LARGEST_LIMIT, whole_number
 from qm_admission.problems import LIMIT_PROBLEMS
-from qm_admission.quota import EMPTY, PER_ACCELERATOR, OverQuota, Scope
+from qm_admission.quota import NOTICE_SECONDS, Exhausted, OverQuota
+from qm_admission.quota_view import QuotaView, view
 from qm_service.caller import Access, etag
+from qm_service.commands import Unavailable
 from qm_service.directory import TENANTS
 from qm_service.model import Act
 from qm_service.problem import NotFound, VersionConflict, problems
@@ -20,6 +21,15 @@ from qm_service.runtime import Runtime
 _LIMITS = (
     f"A whole number from 0 to {LARGEST_LIMIT} for each of {', '.join(DIMENSIONS)}; what is left out is unlimited."
 )
+Limits = dict[Annotated[str, Field(max_length=100)], StrictInt]
+
+
+def in_their_units(value: Any) -> Any:
+    """Refuse a quantity that is no whole number, its unit named. Raises ValueError."""
+    for name, quantity in value.items() if isinstance(value, dict) else ():
+        if isinstance(name, str) and (wrong := whole_number(name, quantity)):
+            raise ValueError(wrong)
+    return value
 
 
 class QuotaBody(BaseModel):
@@ -27,29 +37,35 @@ class QuotaBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    limits: dict[Annotated[str, Field(max_length=100)], StrictInt] = Field(max_length=200, description=_LIMITS)
+    limits: Limits = Field(max_length=200, description=_LIMITS)
     over_quota: OverQuota = Field(
         default="hold", description="What happens to an order that does not fit now: it waits in line, or is rejected."
     )
+    report_only: list[Annotated[str, Field(max_length=100)]] = Field(
+        default_factory=list,
+        max_length=200,
+        description="Dimensions of `limits` that are told and not enforced: to adopt a limit over existing use.",
+    )
+    borrow: Limits = Field(
+        default_factory=dict,
+        max_length=200,
+        description="How much beyond its limit a project may use of what other projects of the tenant lend.",
+    )
+    lend: Limits = Field(
+        default_factory=dict,
+        max_length=200,
+        description="How much of what it does not use a project lends; it takes it back by ordering.",
+    )
+    hours_exhausted: Exhausted = Field(
+        default="warn",
+        description="What happens to a running order whose monthly card-hours are used up, after a notice: it runs on "
+        "and is told so, or it expires.",
+    )
+    notice_seconds: StrictInt = Field(
+        default=NOTICE_SECONDS, ge=0, le=31 * 86_400, description="How long before that the notice comes."
+    )
 
-
-class DimensionView(BaseModel):
-    """One dimension at one scope, in the unit that its name tells."""
-
-    limit: int | None = Field(description="Of this scope; null = none")
-    used: int
-    available: int | None = Field(description="The least that is left on the whole path; null = nothing limits it")
-    bound_by: str | None = Field(description="The scope that leaves the least")
-
-
-class QuotaView(BaseModel):
-    """Limits and use of a scope. Its ETag is the version of all rules of the tenant."""
-
-    tenant: str
-    project: str | None
-    over_quota: OverQuota
-    limits: dict[str, int]
-    dimensions: dict[str, DimensionView]
+    _units = field_validator("limits", "borrow", "lend", mode="before")(in_their_units)
 
 
 def routes(runtime: Runtime) -> APIRouter:
@@ -59,8 +75,14 @@ def routes(runtime: Runtime) -> APIRouter:
     async def read(tenant: str, project: str | None, response: Response) -> QuotaView:
         # The version first: a change in between then gives an old ETag, which is refused, and never a new one.
         response.headers["ETag"] = etag(await runtime.version(f"quota/{tenant}"))
-        path = quota.path_of(tenant, project)
-        return _view(tenant, project, path, await runtime.docs.many("scopes", path))
+        scopes = await runtime.docs.many("scopes", quota.path_of(tenant, project))
+        doc = await runtime.docs.get(TENANTS, tenant)
+        try:
+            lending = runtime.context().index.lending
+        except Unavailable:
+            # A stand-by keeps no sums of the whole tenant; it shows the rest.
+            lending = None
+        return view(tenant, project, scopes, lending, runtime.clock.now(), doc.timezone if doc else "UTC")
 
     async def known(tenant: str, project: str | None) -> None:
         doc = await runtime.docs.get(TENANTS, tenant)
@@ -70,7 +92,17 @@ def routes(runtime: Runtime) -> APIRouter:
     async def write(access: Access, tenant: str, project: str | None, body: QuotaBody, response: Response) -> QuotaView:
         access.check(tenant, project)
         await known(tenant, project)
-        command = SetLimits(tenant, project, body.limits, body.over_quota)
+        command = SetLimits(
+            tenant,
+            project,
+            body.limits,
+            body.over_quota,
+            tuple(body.report_only),
+            body.borrow,
+            body.lend,
+            body.hours_exhausted,
+            body.notice_seconds,
+        )
         await runtime.execute(
             Act(f"quota/{tenant}", command), access.cause(tenant, project), expected_version=access.if_match
         )
@@ -103,21 +135,3 @@ def routes(runtime: Runtime) -> APIRouter:
         return await write(access, tenant, project, body, response)
 
     return router
-
-
-def _view(tenant: str, project: str | None, path: Sequence[str], scopes: Mapping[str, Scope]) -> QuotaView:
-    own = scopes.get(path[-1], EMPTY)
-    names = [name for name in DIMENSIONS if not name.startswith(PER_ACCELERATOR)]
-    typed = {name for scope in scopes.values() for name in (*scope.limits, *scope.used)} - set(names)
-    return QuotaView(
-        tenant=tenant,
-        project=project,
-        over_quota=quota.over_quota_of(path, scopes),
-        limits=dict(own.limits),
-        dimensions={name: _dimension(name, own, path, scopes) for name in (*names, *sorted(typed))},
-    )
-
-
-def _dimension(name: str, own: Scope, path: Sequence[str], scopes: Mapping[str, Scope]) -> DimensionView:
-    left, bound_by = quota.available(path, scopes, name) or (None, None)
-    return DimensionView(limit=own.limits.get(name), used=own.used.get(name, 0), available=left, bound_by=bound_by)

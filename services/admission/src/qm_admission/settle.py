@@ -1,15 +1,17 @@
-"""What admission does by itself: keep open questions in step with time, people and policies, examine held orders whose
-turn it is. Pure."""
+"""What admission does by itself: keep open questions in step with time, people and policies, look after the hours of
+running orders, say which thresholds are reached, examine held orders whose turn it is. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from qm_admission import quota
+from qm_admission import claims, quota
 from qm_admission.domain import Reexamine
+from qm_admission.holds import Look
 from qm_admission.index import Waiting
 from qm_admission.levels import rerouted
 from qm_admission.quota import Answer
+from qm_admission.thresholds import Note
 from qm_admission.upkeep import Alarm, Reroute, Review
 from qm_service.model import Act, Context
 
@@ -18,6 +20,12 @@ def settle(ctx: Context) -> Sequence[Act]:
     """Return what to do next. One held order at a time: what it takes decides about all younger ones."""
     if acts := _questions(ctx):
         return acts
+    # Before anybody who waits: what runs has its hours renewed first.
+    if looks := ctx.index.looks.take(ctx.now):
+        return [Act(f"admission/{order}", Look(order), it.tenant, it.project, order) for order, it in looks]
+    if reached := ctx.index.take_reached():
+        return [_noted(scope, dimension) for scope, dimension in reached]
+    ctx.index.wake_due(ctx.now)
     while woken := ctx.index.next_woken():
         if _answer_changed(woken, ctx):
             return [_act(woken, Reexamine(woken.order))]
@@ -38,17 +46,22 @@ def _questions(ctx: Context) -> Sequence[Act]:
 
 def _answer_changed(waiting: Waiting, ctx: Context) -> bool:
     """Whether there is something new to say; where not, the stream need not even be loaded."""
-    path, ahead = quota.path_of(waiting.tenant, waiting.project), ctx.index.lines.ahead_of(waiting.place)
-    answer, violations = quota.assess(path, ctx.docs.resident("scopes"), waiting.amounts, ahead)
-    return answer is not Answer.HELD or not quota.unchanged(waiting.blocked, violations)
+    path = quota.path_of(waiting.tenant, waiting.project)
+    verdict = claims.weigh(path, waiting.amounts, waiting.life, waiting.place, ctx)
+    return verdict.answer is not Answer.HELD or not quota.unchanged(waiting.blocked, verdict.violations)
 
 
 def due(ctx: Context) -> datetime | None:
-    """Return when something about an open question is due next."""
-    if ctx.index.questions.again:
-        return ctx.now
-    at: datetime | None = ctx.index.questions.next_at()
-    return at
+    """Return when something about an open question is due next, the next month turns for who waits, or hours are to be
+    looked at."""
+    questions = ctx.index.questions
+    found = (ctx.now if questions.again else questions.next_at(), ctx.index.looks.next(), ctx.index.wakes.next())
+    return min((at for at in found if at), default=None)
+
+
+def _noted(scope: str, dimension: str) -> Act:
+    tenant, _, project = scope.partition("/")
+    return Act(f"quota/{tenant}", Note(scope, dimension), tenant, project or None)
 
 
 def _act(waiting: Waiting, command: Any) -> Act:

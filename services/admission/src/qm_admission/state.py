@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from qm_admission import holding, quota
+from qm_admission.holding import Hold
 from qm_admission.question import PASSED, Approval, changed, levels_of, opened
 from qm_events import EventData
 from qm_events.admission import (
@@ -25,6 +27,7 @@ from qm_events.admission import (
     QuotaRefunded,
     Submission,
 )
+from qm_events.admission_quota import QuotaAdjusted, QuotaHoursEnding, QuotaHoursExhausted
 from qm_events.approval import ApprovalPolicy
 from qm_events.specs import Violation
 
@@ -92,6 +95,11 @@ TRANSITIONS: Mapping[tuple[Phase, type[EventData]], Phase] = {
     (Phase.ADMITTED, QuotaCommitted): Phase.COMMITTED,
     (Phase.ADMITTED, QuotaRefunded): Phase.REFUNDED,
     (Phase.COMMITTED, QuotaRefunded): Phase.REFUNDED,
+    **{
+        (phase, said): phase
+        for phase in (Phase.ADMITTED, Phase.COMMITTED, Phase.REFUNDED)
+        for said in (QuotaAdjusted, QuotaHoursEnding, QuotaHoursExhausted)
+    },
 }
 
 ABOUT_THE_QUESTION = (
@@ -123,6 +131,8 @@ class Admission:
     scopes: tuple[str, ...] = ()
     claim: Mapping[str, int] = field(default_factory=dict)
     """What is held at each of the scopes."""
+    hold: Hold = field(default_factory=Hold)
+    """What is known of the card-hours that it holds ahead."""
 
 
 def passed(state: Admission, policy: ApprovalPolicy, digest: str) -> int:
@@ -154,10 +164,15 @@ def evolve(state: Admission, data: EventData) -> Admission:
         case OrderHeld():
             return replace(state, phase=phase, submission=data.submission or state.submission, blocked=data.violations)
         case QuotaClaimed():
-            return replace(state, phase=phase, scopes=data.scopes, claim=data.amounts.values)
+            return replace(
+                state, phase=phase, scopes=data.scopes, claim=data.amounts.values, hold=holding.evolve(state.hold, data)
+            )
         case QuotaCommitted():
             return replace(state, phase=phase, claim=data.amounts.values)
         case QuotaRefunded():
-            return replace(state, phase=phase, claim={})
+            return replace(state, phase=phase, claim=quota.subtract(state.claim, data.amounts.values))
+        case OrderAdmitted() | QuotaAdjusted() | QuotaHoursEnding() | QuotaHoursExhausted():
+            claim = holding.claim_after(state.claim, data)
+            return replace(state, phase=phase, claim=claim, hold=holding.evolve(state.hold, data))
         case _:
             return replace(state, phase=phase)

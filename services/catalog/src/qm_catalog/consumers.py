@@ -1,4 +1,4 @@
-"""What the catalog does by itself: it ends orders at their promised instant.
+"""What the catalog does by itself: it ends orders at their promised instant, or when their card-hours are used up.
 
 Facts of others call for no command of the catalog; they only change the records.
 """
@@ -60,7 +60,9 @@ class Expiries:
 def _open_end(record: Record | None) -> datetime | None:
     if record is None or record.asked.ended_at or record.built.failed_at or finished(record):
         return None
-    return promised_end(record)
+    # Card-hours that are used up end an order where its quota says so, as an end that was promised.
+    ends = (promised_end(record), record.vetted.hours_end_at)
+    return min((end for end in ends if end is not None), default=None)
 
 
 def settle(ctx: Context) -> Sequence[Act]:

@@ -55,10 +55,13 @@ def _quota_reserved(record: Record) -> Answer:
     vetted = record.vetted
     if vetted.refunded_at:
         return "False", "Refunded", "", vetted.refunded_at
+    if vetted.exhausted_at:
+        return "True", "HoursExhausted", "the card-hours of the month are used up", vetted.exhausted_at
+    reach = f"card-hours are held up to {vetted.covered_until.isoformat()}" if vetted.covered_until else ""
     if vetted.committed_at:
-        return "True", "Committed", "", vetted.committed_at
+        return "True", "Committed", reach, vetted.committed_at
     if vetted.claimed_at:
-        return "True", "Claimed", "", vetted.claimed_at
+        return "True", "Claimed", reach, vetted.claimed_at
     if vetted.rejected_at and vetted.violations:
         return "False", "Refused", vetted.remedy, vetted.rejected_at
     return ("False", "Exhausted", vetted.remedy, vetted.held_at) if vetted.held_at else _NOT_YET

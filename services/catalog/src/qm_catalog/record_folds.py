@@ -26,7 +26,7 @@ from qm_catalog.request_record import (
     Step,
     Vetted,
 )
-from qm_events import Event, EventData, admission, catalog, metering, provisioner, scheduler
+from qm_events import Event, EventData, admission, admission_quota, catalog, metering, provisioner, scheduler
 from qm_events.specs import EndCause
 from qm_service.model import Fold, key_of_stream
 
@@ -59,20 +59,37 @@ def _closed(s: Vetted) -> Changes:
     return dict(gate=None, approvals=approvals)
 
 
+def _adjusted(s: Vetted, d: admission_quota.QuotaAdjusted, _: datetime) -> Changes:
+    if d.cause in ("used", "corrected", "closed"):
+        return {}
+    renewed = d.covered_until != s.covered_until
+    return dict(covered_until=d.covered_until, exhausted_at=None if renewed else s.exhausted_at)
+
+
 VETTED: Mapping[type[EventData], Change] = {
     **APPROVALS,
     admission.OrderHeld: lambda _s, d, _: dict(
-        gate="quota", violations=d.violations, remedy=d.remedy, held_at=d.held_at
+        gate="quota", violations=d.violations, remedy=d.remedy, remedies=d.remedies or (), held_at=d.held_at
     ),
     admission.QuotaClaimed: lambda _s, _d, at: dict(gate=None, claimed_at=at),
-    admission.OrderAdmitted: lambda _s, _d, at: dict(gate=None, admitted_at=at),
+    admission.OrderAdmitted: lambda _s, d, at: dict(gate=None, admitted_at=at, covered_until=d.covered_until),
     admission.QuotaCommitted: lambda _s, _d, at: dict(committed_at=at),
     admission.QuotaRefunded: lambda _s, _d, at: dict(refunded_at=at),
     admission.OrderRejected: lambda s, d, _: dict(
-        **_closed(s), violations=d.violations, remedy=d.remedy, rejected_at=d.rejected_at, reject_code=d.code
+        **_closed(s),
+        violations=d.violations,
+        remedy=d.remedy,
+        remedies=d.remedies or (),
+        rejected_at=d.rejected_at,
+        reject_code=d.code,
     ),
     admission.OrderWithdrawn: lambda s, d, _: dict(
         **_closed(s), withdrawn_at=d.withdrawn_at, withdrawn_by=EndCause(d.cause)
+    ),
+    admission_quota.QuotaAdjusted: _adjusted,
+    admission_quota.QuotaHoursEnding: lambda _s, d, _: dict(covered_until=d.covered_until),
+    admission_quota.QuotaHoursExhausted: lambda _s, d, _: dict(
+        exhausted_at=d.exhausted_at, hours_end_at=d.exhausted_at if d.action == "end" else None
     ),
 }
 
@@ -202,6 +219,7 @@ _OVER: Mapping[type[Section], Callable[[Any], bool]] = {
 }
 AFTERWARDS: Mapping[type[EventData], Callable[[Any], bool]] = {
     admission.QuotaRefunded: lambda s: s.claimed_at is not None and s.refunded_at is None,
+    admission_quota.QuotaAdjusted: lambda s: s.claimed_at is not None,
 }
 """Facts that may follow the end of their stream, and when."""
 

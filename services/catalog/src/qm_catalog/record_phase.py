@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from qm_catalog.request_record import Approval, Record, finished, holds_cards
-from qm_events.specs import EndCause, WaitCode
+from qm_events.specs import EndCause, Remedy, Violation, WaitCode
+from qm_events.units import card_hours
 
 
 class Phase(StrEnum):
@@ -62,6 +63,7 @@ class Reason(BaseModel):
     figures: dict[str, Any] = {}
     counterfactual: str = ""
     remedy: str = ""
+    remedies: tuple[Remedy, ...] = ()
     since: datetime | None = None
 
 
@@ -170,7 +172,11 @@ def reasons(record: Record) -> tuple[Reason, ...]:
     if now is Phase.REJECTED:
         return (
             Reason(
-                code=vetted.reject_code, figures=_violations(record), remedy=vetted.remedy, since=vetted.rejected_at
+                code=vetted.reject_code,
+                figures=_violations(record),
+                remedy=vetted.remedy,
+                remedies=vetted.remedies,
+                since=vetted.rejected_at,
             ),
         )
     if built.failed_at is not None and (now is Phase.FAILED or now not in ENDS):
@@ -181,24 +187,35 @@ def reasons(record: Record) -> tuple[Reason, ...]:
 
 
 def _violations(record: Record) -> dict[str, Any]:
-    found = [violation.model_dump() for violation in record.vetted.violations]
+    found = [violation.model_dump(exclude_none=True) for violation in record.vetted.violations]
     return {"violations": found} if found else {}
 
 
 def _waits_for_quota(record: Record) -> tuple[Reason, ...]:
     vetted = record.vetted
+    # Ranked: what is short comes before what an older order waits for.
+    found = sorted(vetted.violations, key=lambda it: it.short_by == 0)
     return tuple(
         Reason(
-            code=WaitCode.QUOTA_EXHAUSTED,
-            figures=violation.model_dump(),
-            counterfactual=f"{violation.short_by} more of {violation.dimension} at {violation.scope}"
-            if violation.short_by
-            else f"the older orders that wait for {violation.dimension} at {violation.scope} go first",
+            code=WaitCode.QUOTA_EXHAUSTED if violation.short_by else WaitCode.OLDER_ORDER_AHEAD,
+            figures=violation.model_dump(exclude_none=True),
+            counterfactual=_would_help(violation),
             remedy=vetted.remedy,
+            remedies=vetted.remedies,
             since=vetted.held_at,
         )
-        for violation in vetted.violations
+        for violation in found
     )
+
+
+def _would_help(violation: Violation) -> str:
+    name = f"{violation.dimension} at {violation.scope}"
+    if not violation.short_by:
+        return f"the older orders that wait for {name} go first"
+    if violation.why == "lent_out":
+        return f"other projects lend {violation.short_by} more of {name}"
+    more = f"{card_hours(violation.short_by)} card-hours" if violation.unit == "card_us" else str(violation.short_by)
+    return f"{more} more of {name}"
 
 
 def _waits_for_approval(record: Record) -> tuple[Reason, ...]:

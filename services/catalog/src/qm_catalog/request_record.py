@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from qm_events.provisioner import ReceiptLine
-from qm_events.specs import EndCause, FaultReport, OrderRequest, PlacedUnit, Probe, Violation, WaitReason
+from qm_events.specs import EndCause, FaultReport, OrderRequest, PlacedUnit, Probe, Remedy, Violation, WaitReason
 
 HISTORY_LIMIT = 50
 """Waits kept in a record; of older ones only the number is kept, for a record must not grow without end."""
@@ -103,6 +103,7 @@ class Vetted(Section):
     """What it waits for now."""
     violations: tuple[Violation, ...] = ()
     remedy: str = ""
+    remedies: tuple[Remedy, ...] = ()
     held_at: datetime | None = None
     claimed_at: datetime | None = None
     committed_at: datetime | None = None
@@ -112,6 +113,12 @@ class Vetted(Section):
     reject_code: str = ""
     withdrawn_at: datetime | None = None
     withdrawn_by: EndCause | None = None
+    covered_until: datetime | None = None
+    """The monthly card-hours of an order without an end are held up to here."""
+    exhausted_at: datetime | None = None
+    """They are used up."""
+    hours_end_at: datetime | None = None
+    """They are, and the quota says that this ends the order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def calls(scenario: Scenario, at: datetime) -> Iterator[Call]:
             yield "POST", f"/{kind}", item.model_dump(mode="json")
     for quota in scenario.quotas:
         scope = f"{quota.tenant}/{quota.project}" if quota.project else quota.tenant
-        yield "PUT", f"/quotas/{scope}", {"limits": quota.limits, "over_quota": quota.over_quota}
+        yield "PUT", f"/quotas/{scope}", quota.model_dump(mode="json", exclude={"tenant", "project"})
     for policies in scenario.approval_policies:
         body = policies.model_dump(mode="json", exclude={"tenant"}, exclude_none=True)
         yield "PUT", f"/approval-policies?tenant={policies.tenant}", body

@@ -100,6 +100,10 @@ class Quota(Part):
     project: DnsLabel | None = None
     limits: dict[str, int]
     over_quota: Literal["hold", "refuse"] = "hold"
+    report_only: tuple[str, ...] = ()
+    borrow: dict[str, int] = {}
+    lend: dict[str, int] = {}
+    hours_exhausted: Literal["warn", "end"] = "warn"
 
 
 class Policies(Part):
