@@ -21,14 +21,8 @@ from qm_catalog.notifier import Notifier
 from qm_catalog.people import People
 from qm_catalog.settings import Settings
 from qm_events import EventData, new_event
-from qm_events.admission import (
-    ApprovalEscalated,
-    ApprovalGranted,
-    ApprovalReminded,
-    ApprovalRequested,
-    ApprovalRerouted,
-    Submission,
-)
+from qm_events.admission import ApprovalGranted, ApprovalRequested, Submission
+from qm_events.admission_approval import ApprovalEscalated, ApprovalReminded, ApprovalRerouted
 from qm_events.approval import ApprovalPolicy, Notices
 from qm_events.catalog import TenantRegistered
 from qm_events.specs import OrderRequest, ServiceModel, Specification

@@ -6,11 +6,10 @@ from qm_catalog.record_conditions import conditions
 from qm_catalog.record_phase import Phase, phase, reasons
 from qm_catalog.request_record import Record
 from qm_events import EventData
-from qm_events.admission import (
+from qm_events.admission import ApprovalGranted, ApprovalRequested
+from qm_events.admission_approval import (
     ApprovalEscalated,
-    ApprovalGranted,
     ApprovalReminded,
-    ApprovalRequested,
     ApprovalRerouted,
     ApprovalVoted,
     ApprovalWithdrawn,

@@ -60,7 +60,7 @@ def test_every_wire_name_has_one_class_and_every_class_one_name():
 def test_every_public_class_of_an_owner_that_is_a_fact_is_registered():
     declared = {
         cls
-        for module in modules().values()
+        for module in {*modules().values(), *(importlib.import_module(cls.__module__) for cls in FACTS)}
         for _, cls in inspect.getmembers(module, inspect.isclass)
         if issubclass(cls, EventData) and cls.__module__ == module.__name__ and not cls.__subclasses__()
     }

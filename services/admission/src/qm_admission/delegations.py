@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from qm_events import Event
-from qm_events.admission import DelegationSet
+from qm_events.admission_approval import DelegationSet
 from qm_events.approval import Absence
 from qm_service.model import Context, Decider, Decision, Fold, Projection, Rejected
 

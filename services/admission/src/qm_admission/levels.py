@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from qm_admission.bench import awaited, bench, needed_at_first
 from qm_admission.question import Approval, levels_of
 from qm_admission.state import Admission, passed
-from qm_events.admission import ApprovalRequested, ApprovalRerouted, Submission
+from qm_events.admission import ApprovalRequested, Submission
+from qm_events.admission_approval import ApprovalRerouted
 from qm_events.approval import ApprovalPolicy
 from qm_events.ids import derived_id
 from qm_service.model import Context

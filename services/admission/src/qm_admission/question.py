@@ -12,15 +12,17 @@ from typing import Any, Literal
 from qm_events import EventData
 from qm_events.admission import (
     ApprovalDenied,
-    ApprovalEscalated,
     ApprovalGranted,
     ApprovalLapsed,
-    ApprovalReminded,
     ApprovalRequested,
+    OrderWithdrawn,
+)
+from qm_events.admission_approval import (
+    ApprovalEscalated,
+    ApprovalReminded,
     ApprovalRerouted,
     ApprovalVoted,
     ApprovalWithdrawn,
-    OrderWithdrawn,
 )
 from qm_events.approval import ApprovalLevel, ApprovalPolicy, Approvers
 from qm_events.specs import OrderRequest, Role

@@ -10,14 +10,9 @@ from qm_admission.question import PASSED, Approval, changed, levels_of, opened
 from qm_events import EventData
 from qm_events.admission import (
     ApprovalDenied,
-    ApprovalEscalated,
     ApprovalGranted,
     ApprovalLapsed,
-    ApprovalReminded,
     ApprovalRequested,
-    ApprovalRerouted,
-    ApprovalVoted,
-    ApprovalWithdrawn,
     OrderAdmitted,
     OrderHeld,
     OrderRejected,
@@ -26,6 +21,13 @@ from qm_events.admission import (
     QuotaCommitted,
     QuotaRefunded,
     Submission,
+)
+from qm_events.admission_approval import (
+    ApprovalEscalated,
+    ApprovalReminded,
+    ApprovalRerouted,
+    ApprovalVoted,
+    ApprovalWithdrawn,
 )
 from qm_events.admission_quota import QuotaAdjusted, QuotaHoursEnding, QuotaHoursExhausted
 from qm_events.approval import ApprovalPolicy

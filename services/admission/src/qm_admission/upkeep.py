@@ -16,7 +16,8 @@ from qm_admission.levels import next_question, rerouted
 from qm_admission.question import Approval, levels_of
 from qm_admission.state import Admission, Phase, evolve, passed
 from qm_events import EventData
-from qm_events.admission import ApprovalEscalated, ApprovalLapsed, ApprovalReminded, ApprovalWithdrawn, Submission
+from qm_events.admission import ApprovalLapsed, Submission
+from qm_events.admission_approval import ApprovalEscalated, ApprovalReminded, ApprovalWithdrawn
 from qm_events.approval import ApprovalPolicy
 from qm_service.model import Context, Decision
 

@@ -15,7 +15,8 @@ from qm_admission.levels import next_question
 from qm_admission.question import Approval, CastVote, changed
 from qm_admission.state import Admission, Phase, evolve
 from qm_events import EventData
-from qm_events.admission import ApprovalDenied, ApprovalGranted, ApprovalVoted, Submission
+from qm_events.admission import ApprovalDenied, ApprovalGranted, Submission
+from qm_events.admission_approval import ApprovalVoted
 from qm_service.model import Context, Decision, Rejected
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from qm_catalog.request_record import Approval, ApprovalVote, Vetted
-from qm_events import EventData, admission
+from qm_events import EventData, admission, admission_approval
 
 Changes = dict[str, Any]
 """Fields of a section and their new values."""
@@ -45,7 +45,7 @@ def _vote(a: Approval, d: Any, verdict: Literal["approve", "deny"], at: datetime
     return replace(a, votes=(*a.votes, ApprovalVote(d.approver, d.on_behalf_of, verdict, d.comment, at)))
 
 
-def _voted(a: Approval, d: admission.ApprovalVoted) -> Approval:
+def _voted(a: Approval, d: admission_approval.ApprovalVoted) -> Approval:
     return replace(_vote(a, d, d.verdict, d.voted_at), awaited=d.awaited)
 
 
@@ -65,7 +65,7 @@ def _ended(
     return replace(a, status=status, decided_at=at, awaited=())
 
 
-def _rerouted(a: Approval, d: admission.ApprovalRerouted) -> Approval:
+def _rerouted(a: Approval, d: admission_approval.ApprovalRerouted) -> Approval:
     policy, levels = a.policy, a.levels
     if d.by is not None:
         policy, levels = d.by.name, max(1, len(d.by.levels or ()))
@@ -81,24 +81,24 @@ def _rerouted(a: Approval, d: admission.ApprovalRerouted) -> Approval:
     )
 
 
-def _escalated(a: Approval, d: admission.ApprovalEscalated) -> Approval:
+def _escalated(a: Approval, d: admission_approval.ApprovalEscalated) -> Approval:
     a = replace(a, escalated_at=d.escalated_at)
     if d.to == "next_level":
         return _ended(a, "escalated", d.escalated_at)
     return replace(a, approvers=d.approvers, awaited=d.awaited, escalates_at=None, lapses_at=d.lapses_at)
 
 
-def _withdrawn(a: Approval, d: admission.ApprovalWithdrawn) -> Approval:
+def _withdrawn(a: Approval, d: admission_approval.ApprovalWithdrawn) -> Approval:
     return replace(_ended(a, "withdrawn", d.withdrawn_at), comment=d.cause)
 
 
 APPROVALS: Mapping[type[EventData], Change] = {
     admission.ApprovalRequested: _requested,
-    admission.ApprovalVoted: _about(_voted),
-    admission.ApprovalRerouted: _about(_rerouted),
-    admission.ApprovalEscalated: _about(_escalated),
-    admission.ApprovalReminded: _about(lambda a, d: replace(a, reminders=d.number)),
-    admission.ApprovalWithdrawn: _about(_withdrawn),
+    admission_approval.ApprovalVoted: _about(_voted),
+    admission_approval.ApprovalRerouted: _about(_rerouted),
+    admission_approval.ApprovalEscalated: _about(_escalated),
+    admission_approval.ApprovalReminded: _about(lambda a, d: replace(a, reminders=d.number)),
+    admission_approval.ApprovalWithdrawn: _about(_withdrawn),
     admission.ApprovalGranted: _about(_decided("granted")),
     admission.ApprovalDenied: _about(_decided("denied")),
     admission.ApprovalLapsed: _about(lambda a, d: _ended(a, "lapsed", d.lapsed_at)),

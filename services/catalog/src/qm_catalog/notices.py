@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from qm_events import Event, EventData
-from qm_events.admission import ApprovalEscalated, ApprovalReminded, ApprovalRequested, ApprovalRerouted
+from qm_events.admission import ApprovalRequested
+from qm_events.admission_approval import ApprovalEscalated, ApprovalReminded, ApprovalRerouted
 from qm_events.approval import Notices
 from qm_events.ids import derived_id
 
