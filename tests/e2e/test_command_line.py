@@ -93,6 +93,7 @@ def test_a_product_that_is_not_there_is_said_in_a_line(qm: Qm) -> None:
 
 
 def test_the_log_is_kept_in_a_file_and_damage_to_it_is_seen(qm: Qm, served: Embedded, tmp_path: Path) -> None:
+    served.settled()
     file = tmp_path / "all.jsonl"
     said = qm("log", "export", str(file), "--data", str(served.data))
     count = int(said.split()[0])
