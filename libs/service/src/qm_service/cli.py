@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from socket import AF_INET, AF_INET6, create_server, socket
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -130,9 +130,14 @@ def _given_up(error: Exception) -> typer.Exit:
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket]:
-    """Own the address from before anything is started. Raises OSError."""
-    with create_server((host, port), family=AF_INET6 if ":" in host else AF_INET, backlog=2_048) as place:
+def bound(host: str, port: int) -> Iterator[socket]:
+    """Own the address from before anything is started; nobody is let in yet. Raises OSError."""
+    with socket(AF_INET6 if ":" in host else AF_INET) as place:
+        place.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        try:
+            place.bind((host, port))
+        except OSError as error:
+            raise OSError(error.errno, f"{host}, port {port}: {error.strerror}") from error
         yield place
 
 
@@ -180,7 +185,7 @@ async def opened(settings: Settings) -> AsyncIterator[Kit]:
 
 
 async def _serve(name: str, build: Build, settings: Settings) -> None:
-    with trace.recording(name, settings.trace_file), listening(settings.host, settings.port) as place:
+    with trace.recording(name, settings.trace_file), bound(settings.host, settings.port) as place:
         async with opened(settings) as kit:
             app = create_app([build(kit)], kit.tokens, title=f"Quartermaster {name}")
             await serve_app(app, place)

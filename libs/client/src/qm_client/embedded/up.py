@@ -18,7 +18,7 @@ from qm_client.embedded.load import LoadError, load
 from qm_client.embedded.product import OPERATOR, FolderInUse, Product, build, opened, origin, owned
 from qm_client.embedded.scenario import Scenario, ScenarioError, load_scenario
 from qm_client.logs import CLOCK, IMPORTED, WORLD
-from qm_service.cli import listening, serve_app
+from qm_service.cli import bound, serve_app
 from qm_service.clock import Clock, WallClock
 from qm_service.local_issuer import BindRefused, LocalIssuer
 
@@ -32,11 +32,7 @@ def serve(data: Path, host: str, port: int, scenario: Path, clock: Literal["wall
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     world = load_scenario(scenario)
     LocalIssuer.check_bind(host)
-    with (
-        owned(data),
-        listening(host, port) as place,
-        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-    ):
+    with owned(data), bound(host, port) as place, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         _keep_time(data, clock)
         runner.run(_serve(data, place, world, clock))
 
