@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from os import environ
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from qm_client.embedded.scenario import load_scenario
 from qm_client.embedded.up import SAMPLE
-from qm_client.logs import IMPORTED, WORLD
+from qm_client.logs import CLOCK, IMPORTED, WORLD
 from tests.support.product_embedded import Embedded
 
 Qm = Callable[..., str]
@@ -107,12 +108,16 @@ def test_a_product_that_is_not_there_is_said_in_a_line(qm: Qm) -> None:
 
 
 def test_the_log_is_kept_in_a_file_and_damage_to_it_is_seen(qm: Qm, served: Embedded, tmp_path: Path) -> None:
+    served.settled()
     file = tmp_path / "all.jsonl"
     said = qm("log", "export", str(file), "--data", str(served.data))
     count = int(said.split()[0])
     assert count == len(qm("log", "tail", "--data", str(served.data)).splitlines()) > 0
     assert str(count) in qm("log", "import", str(file), "--data", str(tmp_path / "new"))
     assert (tmp_path / "new" / WORLD).read_text() == IMPORTED  # `qm up` puts no scenario on top
+    facts = map(json.loads, qm("log", "tail", "--data", str(served.data)).splitlines())
+    latest = max(datetime.fromisoformat(fact["time"]) for fact in facts)
+    assert datetime.fromisoformat((tmp_path / "new" / CLOCK).read_text()) == latest
     file.write_bytes(file.read_bytes().replace(b"acme", b"acne", 1))
     assert "SegmentRefused" in qm("log", "import", str(file), "--data", str(tmp_path / "other"), fails=2)
 
@@ -124,6 +129,15 @@ def test_the_story_of_the_demo_comes_true(qm: Qm) -> None:
 def test_two_products_do_not_share_a_folder(qm: Qm, served: Embedded) -> None:
     said = qm("up", "--data", str(served.data), "--port", "18999", fails=2)
     assert "is served by another process" in said
+
+
+def test_an_address_that_is_taken_is_said_in_a_line(qm: Qm, served: Embedded, tmp_path: Path) -> None:
+    port = served.url.rpartition(":")[2]
+    assert "Address already in use" in qm("up", "--data", str(tmp_path), "--port", port, fails=2)
+
+
+def test_a_service_without_a_database_says_which_setting_is_missing(qm: Qm) -> None:
+    assert "QM_DATABASE_URL" in qm("catalog", "verify", fails=2)
 
 
 def test_a_folder_keeps_to_the_kind_of_time_that_it_was_begun_with(qm: Qm, tmp_path: Path) -> None:

@@ -297,4 +297,4 @@ def wait_until(condition: Callable[[], bool], limit_seconds: float, tell: Callab
     while not condition():
         if time.monotonic() > until:
             raise RuntimeError(f"not within {limit_seconds} s: {tell()}")
-        time.sleep(0.05)
+        time.sleep(0.01)

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
-from qm_service.settings import Settings, load
+from qm_service.settings import Settings, SettingsInvalid, load
 
 
 def test_a_secret_file_beats_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,11 +19,18 @@ def test_a_secret_file_beats_the_variable(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_secret_file_that_is_missing_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QM_DATABASE_URL_FILE", "/nowhere/url")
-    with pytest.raises(OSError, match="nowhere"):
+    with pytest.raises(SettingsInvalid, match=r"QM_DATABASE_URL_FILE: .*nowhere"):
         load(Settings)
 
 
 def test_a_value_that_cannot_be_meant_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QM_DATABASE_URL", "sqlite+aiosqlite://")
     monkeypatch.setenv("QM_PORT", "70000")
-    with pytest.raises(ValidationError):
+    with pytest.raises(SettingsInvalid, match=r"QM_PORT: .*65535"):
+        load(Settings)
+
+
+def test_a_service_does_not_make_up_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QM_DATABASE_URL", raising=False)
+    with pytest.raises(SettingsInvalid, match="QM_DATABASE_URL"):
         load(Settings)

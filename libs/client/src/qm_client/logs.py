@@ -18,6 +18,8 @@ from qm_client.show import console
 
 WORLD = "scenario.sha256"
 """The file of a data folder that says which scenario it was begun with."""
+CLOCK = "clock"
+"""The file that says where a manual clock stands."""
 IMPORTED = "imported"
 """Said there where the world came with a log: `qm up` then loads no scenario."""
 
@@ -48,7 +50,7 @@ def export(file: File, log: LogUrl = None, data: DataDir = Path("var/up")) -> No
 
 def import_(file: File, log: LogUrl = None, data: DataDir = Path("var/up")) -> None:
     """Fill an empty log from a file; services rebuild their databases from it."""
-    from qm_service.segments import import_log
+    from qm_service.segments import import_log, last_time
 
     async def run() -> int:
         async with _opened(log, data) as target:
@@ -57,6 +59,8 @@ def import_(file: File, log: LogUrl = None, data: DataDir = Path("var/up")) -> N
     console.print(f"{_run(run)} facts from {file}")
     if log is None:
         (data / WORLD).write_text(IMPORTED)  # a scenario on top would undo what was decided since
+        if latest := last_time(file):
+            (data / CLOCK).write_text(latest.isoformat())
 
 
 def tail(

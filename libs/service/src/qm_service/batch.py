@@ -2,11 +2,12 @@
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from qm_events import Event, decode, encode, new_event
 from qm_events.ids import PLATFORM
@@ -88,36 +89,33 @@ class Batch:
             foreign.append(item.record.subject)
             acts += item.acts
             keys += [(name, key) for name, key, _ in item.targets]
-        if keyed or not self._memory.has_seen(foreign):
-            await self._load_seen(foreign, keyed)
+        unseen = keyed or not self._memory.has_seen(foreign)
+        wanted = self._memory.wanted(acts, keys)
+        if not unseen and self._memory.has(acts, wanted):
+            return
         try:
-            await self._load(acts, keys)
+            async with self._database.read() as tx:
+                if unseen:
+                    await self._load_seen(tx, foreign, keyed)
+                await self._memory.load(tx, acts, wanted)
         except DatabaseUnavailable:
             raise
         except Exception:
             # Something stored cannot be read. Whoever needs it finds out, and is to blame; the others are not.
             _log.warning("loading ahead failed", exc_info=True)
 
-    async def _load_seen(self, foreign: Sequence[str], keyed: Collection[str]) -> None:
+    async def _load_seen(self, tx: AsyncConnection, foreign: Sequence[str], keyed: Collection[str]) -> None:
         table = self._memory.schema.idempotency
-        async with self._database.read() as tx:
-            await self._memory.load_seen(tx, foreign)
-            if keyed:
-                rows = await tx.execute(select(table).where(table.c.key.in_(keyed)))
-                self._used = {row.key: row for row in rows}
+        await self._memory.load_seen(tx, foreign)
+        if keyed:
+            rows = await tx.execute(select(table).where(table.c.key.in_(keyed)))
+            self._used = {row.key: row for row in rows}
 
-    async def _load(self, acts: Sequence[Act], keys: Iterable[Key] = ()) -> None:
-        memory = self._memory
-        wanted = dict.fromkeys(keys)
-        for act in acts:
-            wanted |= dict.fromkeys(act.needs)
-            kind, _, key = act.stream.partition("/")
-            wanted |= {(name, key): None for name in memory.follow.get(kind, ())}
-        if memory.has_all([act.stream for act in acts], wanted):
-            return
-        async with self._database.read() as tx:
-            await memory.load_streams(tx, [act.stream for act in acts])
-            await memory.load_documents(tx, wanted)
+    async def _load(self, acts: Sequence[Act]) -> None:
+        wanted = self._memory.wanted(acts)
+        if not self._memory.has(acts, wanted):
+            async with self._database.read() as tx:
+                await self._memory.load(tx, acts, wanted)
 
     async def _stream(self, name: str) -> Stream:
         if name not in self._memory.streams:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -30,12 +31,12 @@ from qm_service.refold import BrokenHistory, first_parked
 from qm_service.replay import LogBehind, NotEmpty, replay, verify
 from qm_service.schema import schema_of
 from qm_service.service import Kit, Service
-from qm_service.settings import Settings, load
+from qm_service.settings import Settings, SettingsInvalid, load
 from qm_service.tokens import KeyRing, TokenVerifier, keys_over_http
 
 T = TypeVar("T")
 Build = Callable[[Kit], Service]
-_REASONS = (NotEmpty, LogBehind, BrokenHistory, Busy, DatabaseUnavailable, LogUnavailable, TopicMisconfigured)
+_REASONS = (NotEmpty, LogBehind, BrokenHistory, Busy, DatabaseUnavailable, LogUnavailable, TopicMisconfigured, OSError)
 _GRACE_SECONDS = 1
 """For calls that are under way when the process is asked to end; a stream of events never ends by itself."""
 
@@ -53,7 +54,7 @@ def commands(name: str, build: Build, settings: type[Settings]) -> typer.Typer:
     def serve_command() -> None:
         """Serve the HTTP interface and follow the topics until SIGTERM."""
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        run_loop(_serve(name, build, load(settings)))
+        run_loop(_serve(name, build, _given(settings)))
 
     @app.command("replay")
     def replay_command(
@@ -66,21 +67,21 @@ def commands(name: str, build: Build, settings: type[Settings]) -> typer.Typer:
     ) -> None:
         """Rebuild the database, which must be empty, from the topics. Stop the service first."""
         if projection is None:
-            run_loop(_replay(build, load(settings), drop=drop))
+            run_loop(_replay(build, _given(settings), drop=drop))
         else:
-            run_loop(_rebuild(build, load(settings), projection))
+            run_loop(_rebuild(build, _given(settings), projection))
 
     @app.command("verify")
     def verify_command(
         beside: Annotated[str | None, typer.Option(help="URL of an empty database to rebuild in")] = None,
     ) -> None:
         """Rebuild from the topics beside the live database and compare. Exit code 1 where they differ."""
-        raise typer.Exit(run_loop(_verify(build, load(settings), beside)))
+        raise typer.Exit(run_loop(_verify(build, _given(settings), beside)))
 
     @app.command("parked")
     def parked_command() -> None:
         """List the records that wait because a rule could not handle them, or wait behind one."""
-        run_loop(_parked(build, load(settings)))
+        run_loop(_parked(build, _given(settings)))
 
     @app.command("redrive")
     def redrive_command(
@@ -92,7 +93,7 @@ def commands(name: str, build: Build, settings: type[Settings]) -> typer.Typer:
         ] = None,
     ) -> None:
         """Ask the running service to try parked records again, in the order of each stream."""
-        run_loop(_redrive(build, load(settings), Which(discard or stream, wire), discard=discard is not None))
+        run_loop(_redrive(build, _given(settings), Which(discard or stream, wire), discard=discard is not None))
 
     @app.command("openapi")
     def openapi_command() -> None:
@@ -102,9 +103,16 @@ def commands(name: str, build: Build, settings: type[Settings]) -> typer.Typer:
     @app.command("migrate")
     def migrate_command() -> None:
         """Bring the database up to this release."""
-        run_loop(_migrate(name, load(settings)))
+        run_loop(_migrate(name, _given(settings)))
 
     return app
+
+
+def _given(settings: type[Settings]) -> Settings:
+    try:
+        return load(settings)
+    except SettingsInvalid as error:
+        raise _given_up(error) from error
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:
@@ -113,19 +121,33 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main)
     except _REASONS as error:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise _given_up(error) from error
 
 
-async def serve_app(app: FastAPI, host: str, port: int) -> None:
+def _given_up(error: Exception) -> typer.Exit:
+    typer.echo(f"{type(error).__name__}: {error}", err=True)
+    return typer.Exit(2)
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[socket]:
+    """Own the address from before anything is started; nobody is let in yet. Raises OSError."""
+    with socket(AF_INET6 if ":" in host else AF_INET) as place:
+        place.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        try:
+            place.bind((host, port))
+        except OSError as error:
+            raise OSError(error.errno, f"{host}, port {port}: {error.strerror}") from error
+        yield place
+
+
+async def serve_app(app: FastAPI, place: socket) -> None:
     """Serve an app until SIGTERM or SIGINT; returns when it has stopped, within seconds."""
     # Documents and states live long and hold no cycles: looking through them again and again took a third of the time.
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         http="httptools",
         lifespan="on",
         log_config=None,
@@ -133,7 +155,7 @@ async def serve_app(app: FastAPI, host: str, port: int) -> None:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    await _Server(config).serve()
+    await _Server(config).serve([place])
 
 
 class _Server(uvicorn.Server):
@@ -163,10 +185,10 @@ async def opened(settings: Settings) -> AsyncIterator[Kit]:
 
 
 async def _serve(name: str, build: Build, settings: Settings) -> None:
-    with trace.recording(name, settings.trace_file):
+    with trace.recording(name, settings.trace_file), bound(settings.host, settings.port) as place:
         async with opened(settings) as kit:
             app = create_app([build(kit)], kit.tokens, title=f"Quartermaster {name}")
-            await serve_app(app, settings.host, settings.port)
+            await serve_app(app, place)
 
 
 async def _replay(build: Build, settings: Settings, *, drop: bool) -> None:

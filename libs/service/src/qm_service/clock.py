@@ -11,7 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.01
 
 
 class Clock(Protocol):

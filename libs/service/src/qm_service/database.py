@@ -36,7 +36,9 @@ class Database:
     def __init__(self, url: str, *, durable: bool = True) -> None:
         parsed = make_url(url)
         self.sqlite = parsed.get_backend_name() == "sqlite"
-        options: dict[str, Any] = {"pool_pre_ping": not self.sqlite, "pool_timeout": 5.0}
+        # No ping before each use: within seconds the writer's beat finds out that the server was away, and the pool
+        # lets go of every connection from before.
+        options: dict[str, Any] = {"pool_timeout": 5.0}
         # SQLite lets one write at a time; those of this process take turns instead of trying until they may.
         self._turn = asyncio.Lock() if self.sqlite else None
         if not self.sqlite:

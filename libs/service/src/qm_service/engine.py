@@ -115,7 +115,8 @@ class Engine:
             done = await self.writer.process(items)
             self.due = self.writer.due()
             self.rearm.set()
-            self.watch.progress(self.inputs.position)
+            if self.writer.memory is not None:
+                self.watch.progress(self.writer.memory.positions)
             return done
 
     async def retry(self, items: Sequence[Input]) -> None:

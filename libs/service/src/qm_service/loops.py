@@ -25,6 +25,8 @@ _READ_SECONDS = 0.5
 _AGAIN_SECONDS = 1.0
 _SWEEP_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
+_PORTION = 50
+"""Inputs between two turns of waiting commands."""
 _BLOCKED_SECONDS = 0.01
 """How soon the relay looks again for facts that an open transaction keeps back."""
 TROUBLE = (
@@ -98,12 +100,20 @@ class Loops:
         while not self.stopping:
             await engine.wake.wait()
             engine.wake.clear()
-            records, self.records = self.records, ()
-            if records:
-                self._wanted.set()
-            await engine.turn(records)
-            if engine.queue or engine.writer.unsettled:
+            if engine.queue or not self.records:
+                await engine.turn()
+            if self.records:
+                await engine.turn(self._portion())
+            if engine.queue or self.records or engine.writer.unsettled:
                 engine.wake.set()
+
+    def _portion(self) -> Sequence[Record]:
+        """Take what is read ahead; only some of it while commands wait, whose callers wait with them."""
+        size = _PORTION if self._engine.queue else len(self.records)
+        portion, self.records = self.records[:size], self.records[size:]
+        if not self.records:
+            self._wanted.set()
+        return portion
 
     async def _read(self) -> None:
         engine = self._engine

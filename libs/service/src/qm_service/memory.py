@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from qm_events import Event
 from qm_service.log import Position
-from qm_service.model import Fold, Index
+from qm_service.model import Act, Fold, Index
 from qm_service.plan import Plan
 from qm_service.schema import Schema
 from qm_service.store import SqlEventStore, chunks
@@ -150,11 +150,25 @@ class Memory:
         """Tell whether the last folded versions of these foreign streams are here."""
         return all(_touch(self.seen, name) for name in streams)
 
-    def has_all(self, streams: Iterable[str], keys: Iterable[Key]) -> bool:
-        """Tell whether all of these are here, so that no transaction is needed to load them."""
-        return all(_touch(self.streams, name) for name in streams) and all(
-            _touch(self.documents[name].cached, key) or self.documents[name].knows(key) for name, key in keys
+    def wanted(self, acts: Sequence[Act], keys: Iterable[Key] = ()) -> dict[Key, None]:
+        """Return the documents that these acts may look at or change, and those of `keys`."""
+        wanted = dict.fromkeys(keys)
+        for act in acts:
+            wanted |= dict.fromkeys(act.needs)
+            kind, _, key = act.stream.partition("/")
+            wanted |= {(name, key): None for name in self.follow.get(kind, ())}
+        return wanted
+
+    def has(self, acts: Sequence[Act], wanted: Iterable[Key]) -> bool:
+        """Tell whether the streams of these acts, and these documents, are here: no transaction is needed then."""
+        return all(_touch(self.streams, act.stream) for act in acts) and all(
+            _touch(self.documents[name].cached, key) or self.documents[name].knows(key) for name, key in wanted
         )
+
+    async def load(self, tx: AsyncConnection, acts: Sequence[Act], wanted: Iterable[Key]) -> None:
+        """Load the streams of these acts, and these documents."""
+        await self.load_streams(tx, [act.stream for act in acts])
+        await self.load_documents(tx, wanted)
 
     async def load_residents(self, tx: AsyncConnection) -> None:
         """Load what has to be there before the first decision."""

@@ -7,6 +7,7 @@ their number and the SHA-256 of all bytes before it.
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,12 @@ async def import_log(log: EventLog, file: Path) -> int:
             batch = []
     await log.publish(batch)
     return count
+
+
+def last_time(file: Path) -> datetime | None:
+    """Return the time of the latest fact of a file, None where none has one: a clock must not begin before it."""
+    times = (line["headers"]["ce_time"] for line in _records(file))
+    return max((datetime.fromisoformat(time) for time in times if time), default=None)
 
 
 def check_segment(file: Path) -> tuple[list[Topic], int]:

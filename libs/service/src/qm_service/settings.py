@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "QM_"
@@ -15,8 +15,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
 
-    database_url: str = "sqlite+aiosqlite:///quartermaster.sqlite"
-    """SQLAlchemy URL, `sqlite+aiosqlite:///…` or `postgresql+asyncpg://…`; one database a service."""
+    database_url: str = ""
+    """SQLAlchemy URL, `sqlite+aiosqlite:///…` or `postgresql+asyncpg://…`; one database a service. No default: two
+    services on one database would be each other's ruin."""
     log_url: str = "kafka://127.0.0.1:9092"
     """Where the topics are, as `qm_service.log_url.log_from` takes it: `kafka://host:port,…`, `sqlite:///path`."""
     clock: str = "wall"
@@ -37,8 +38,26 @@ class Settings(BaseSettings):
 S = TypeVar("S", bound=Settings)
 
 
+class SettingsInvalid(Exception):
+    """A process cannot run with these settings; names the variable."""
+
+
 def load(settings: type[S]) -> S:
-    """Return the settings of this process. Raises pydantic.ValidationError, or OSError for a missing secret file."""
-    files = {name: os.environ.get(f"{PREFIX}{name.upper()}_FILE") for name in settings.model_fields}
-    secrets: dict[str, Any] = {name: Path(file).read_text().strip() for name, file in files.items() if file}
-    return settings(**secrets)
+    """Return the settings of this process. Raises SettingsInvalid."""
+    files = {name: f"{PREFIX}{name.upper()}_FILE" for name in settings.model_fields}
+    given: dict[str, Any] = {name: _secret(file) for name, file in files.items() if os.environ.get(file)}
+    try:
+        loaded = settings(**given)
+    except ValidationError as error:
+        wrong = [f"{PREFIX}{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()]
+        raise SettingsInvalid("; ".join(wrong)) from error
+    if not loaded.database_url:
+        raise SettingsInvalid(f"{PREFIX}DATABASE_URL: the database of this service has to be given")
+    return loaded
+
+
+def _secret(variable: str) -> str:
+    try:
+        return Path(os.environ[variable]).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsInvalid(f"{variable}: {error}") from error

@@ -28,7 +28,7 @@ from qm_events.units import card_hours, card_hours_ratio
 class View(BaseModel):
     """Base of what the record is made of."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class AllocationView(View):
@@ -38,7 +38,9 @@ class AllocationView(View):
     cards: list[str]
     nodes: list[str]
     units: tuple[PlacedUnit, ...]
+    """Which cards of which node, a unit of the specification each."""
     quarantined: tuple[str, ...]
+    """Those of the cards that did not go back to the pool: a fault was reported, or cleaning failed."""
 
 
 class EnvironmentView(View):
@@ -46,15 +48,20 @@ class EnvironmentView(View):
 
     endpoint: dict[str, Any] | None
     planned: tuple[str, ...]
+    """The names of all steps, in order."""
     steps: tuple[Step, ...]
+    """Those that were begun, with attempts and times."""
 
 
 class MeterView(View):
     """Recorded use of one meter: exact, and as card-hours in decimal and as a ratio."""
 
     card_us: int
+    """Card-microseconds."""
     card_hours: str
+    """Decimal, 9 places."""
     ratio: str
+    """The same, exact: `p/q`."""
 
 
 class UsageView(View):
@@ -68,6 +75,7 @@ class CostView(View):
     """The billable use that was recorded, at the price of the instant of use."""
 
     amount: str
+    """Decimal."""
     currency: str
     offering: str
     price_per_card_hour: str
@@ -94,10 +102,13 @@ class RecordView(View):
     project: str
     requester: str
     phase: Phase
+    """Where it stands: one word for `conditions`."""
     reason: Reason | None
     """Why it is not further: the first of `reasons`."""
     reasons: tuple[Reason, ...]
+    """All that keep it where it is, the one that matters most first."""
     conditions: tuple[Condition, ...]
+    """What is true of it, each with the instant since when."""
     position: int | None
     """In the queue, as of `reason.since`; `GET /queue` counts it now."""
     specification: Specification
@@ -107,6 +118,7 @@ class RecordView(View):
     count: int
     cards: int
     parameters: dict[str, Any]
+    """As ordered, for the service model."""
     ssh_keys: tuple[str, ...]
     priority: int
     preemptible: bool
@@ -114,21 +126,33 @@ class RecordView(View):
     duration_seconds: int | None
     labels: dict[str, str]
     digest: str
+    """Of the parameters: what an approval binds to."""
     approvals: tuple[Approval, ...]
+    """Every question to people, and what came of it."""
     allocation: AllocationView | None
     environment: EnvironmentView | None
     probes: tuple[Probe, ...]
+    """What was tried as the user would, before it was called ready."""
     times: Mapping[str, datetime]
+    """When it reached each phase."""
     queue_history: tuple[QueueNote, ...]
+    """What it waited for, and when."""
     queue_history_dropped: int
+    """How many older notes are left out."""
     usage: UsageView
+    """What is recorded: an interval counts once it is closed."""
     cost: CostView | None
     """Null where the specification is not on sale."""
     expires_at: datetime | None
+    """The promised end: absolute, or the duration counted from READY."""
     ended_by: EndCause | None
+    """What ended it."""
     fault: FaultReport | None
+    """What its user reported at release."""
     receipt: Receipt | None
+    """What was taken back, wiped and validated at the end."""
     anomalies: tuple[AnomalyView, ...]
+    """Facts that came after the end of their stream and changed nothing."""
 
 
 _TOPICS = {

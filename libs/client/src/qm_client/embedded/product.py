@@ -59,11 +59,16 @@ class Product:
     issuer: LocalIssuer
 
 
+def origin(host: str, port: int) -> str:
+    """Return the URL of an address; one of IPv6 stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def build(data: Path, clock: Clock, *, host: str = "127.0.0.1", port: int = 8080) -> Product:
     """Build the product on the folder `data`. Raises BindRefused for an address that others can reach."""
     LocalIssuer.check_bind(host)
-    issuer = LocalIssuer(data / "issuer.pem", f"http://{host}:{port}")
-    tokens = TokenVerifier(f"http://{host}:{port}", "quartermaster", KeyRing(issuer.fetch))
+    issuer = LocalIssuer(data / "issuer.pem", origin(host, port))
+    tokens = TokenVerifier(origin(host, port), "quartermaster", KeyRing(issuer.fetch))
     log = SqliteLog(data / "log.sqlite", durable=_durable(clock))
     services = [_build(name, data, log, clock, tokens) for name in BUILDERS]
     catalog = services[0].runtime

@@ -7,6 +7,7 @@ from datetime import timedelta
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from socket import socket
 from typing import Literal
 
 import httpx
@@ -14,12 +15,12 @@ import uvloop
 
 from qm_client.embedded.clock import StoredClock
 from qm_client.embedded.load import LoadError, load
-from qm_client.embedded.product import OPERATOR, FolderInUse, Product, build, opened, owned
+from qm_client.embedded.product import OPERATOR, FolderInUse, Product, build, opened, origin, owned
 from qm_client.embedded.scenario import Scenario, ScenarioError, load_scenario
-from qm_client.logs import IMPORTED, WORLD
-from qm_service.cli import serve_app
+from qm_client.logs import CLOCK, IMPORTED, WORLD
+from qm_service.cli import bound, serve_app
 from qm_service.clock import Clock, WallClock
-from qm_service.local_issuer import BindRefused
+from qm_service.local_issuer import BindRefused, LocalIssuer
 
 REASONS = (ScenarioError, BindRefused, FolderInUse, LoadError, OSError)
 """What the command says in one line instead of a traceback."""
@@ -30,9 +31,10 @@ def serve(data: Path, host: str, port: int, scenario: Path, clock: Literal["wall
     """Serve until SIGTERM or SIGINT. Raises what REASONS names."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     world = load_scenario(scenario)
-    with owned(data), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    LocalIssuer.check_bind(host)
+    with owned(data), bound(host, port) as place, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         _keep_time(data, clock)
-        runner.run(_serve(data, host, port, world, clock))
+        runner.run(_serve(data, place, world, clock))
 
 
 def _keep_time(data: Path, clock: str) -> None:
@@ -45,13 +47,14 @@ def _keep_time(data: Path, clock: str) -> None:
     mark.write_text(clock)
 
 
-async def _serve(data: Path, host: str, port: int, world: Scenario, mode: str) -> None:
-    clock: Clock = StoredClock(data / "clock") if mode == "manual" else WallClock()
+async def _serve(data: Path, place: socket, world: Scenario, mode: str) -> None:
+    host, port = place.getsockname()[:2]
+    clock: Clock = StoredClock(data / CLOCK) if mode == "manual" else WallClock()
     async with opened(build(data, clock, host=host, port=port)) as product:
-        serving = asyncio.create_task(serve_app(product.app, host, port))
+        serving = asyncio.create_task(serve_app(product.app, place))
         try:
-            await ensure_loaded(product, f"http://{host}:{port}", world)
-            print(_welcome(f"http://{host}:{port}", world), flush=True)  # the command's output
+            await ensure_loaded(product, url := origin(host, port), world)
+            print(_welcome(url, world), flush=True)  # the command's output
             await serving
         finally:
             if not serving.done():
