@@ -53,7 +53,9 @@ class QuotaView(BaseModel):
     report_only: list[str] = Field(description="Limits that are told and not enforced")
     borrow: dict[str, int] = Field(description="How much beyond its limits the project may borrow")
     lend: dict[str, int] = Field(description="How much of what it does not use others may borrow")
-    dimensions: dict[str, DimensionView] = Field(description="All but card-hours, which are in `months`")
+    dimensions: dict[str, DimensionView] = Field(
+        description="Card-hours are those of this month; `months` has them in decimals"
+    )
     months: list[MonthView] = Field(description="The month that is now, and all later ones for which hours are held")
 
 
@@ -77,7 +79,8 @@ def view(
         report_only=list(own.report_only),
         borrow=dict(own.borrow),
         lend=dict(own.lend),
-        dimensions={name: _dimension(name, own, path, scopes, lending) for name in (*names, *sorted(typed))},
+        dimensions={name: _dimension(name, own, path, scopes, lending) for name in (*names, *sorted(typed))}
+        | {HOURS: _this_month(hours.key(month_of(now, zone)), own, path, scopes)},
         months=list(_months(own, path, scopes, now, zone)),
     )
 
@@ -99,6 +102,22 @@ def _dimension(
         lend_limit=own.lend.get(name, 0),
         borrowed=has,
         borrowable=max(0, min(own.borrow.get(name, 0), room) - has),
+    )
+
+
+def _this_month(key: str, own: Scope, path: Sequence[str], scopes: Mapping[str, Scope]) -> DimensionView:
+    left, bound_by = quota.available(path, scopes, key) or (None, None)
+    return DimensionView(
+        unit="card-microseconds",
+        limit=limit_of(own, key),
+        used=own.used.get(key, 0),
+        available=left,
+        bound_by=bound_by,
+        report_only=HOURS in own.report_only,
+        borrow_limit=0,
+        lend_limit=0,
+        borrowed=0,
+        borrowable=0,
     )
 
 
