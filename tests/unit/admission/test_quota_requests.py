@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.admission.desk import request
 from tests.unit.admission.stage import Stage
+from tests.unit.admission.test_api import figures
 
 ASK = {"tenant": "acme", "project": "vision", "limits": {"cards": 8}, "reason": "a bigger model"}
 
@@ -136,6 +137,13 @@ async def test_a_quota_shows_its_months_and_what_it_borrows(limited: Stage) -> N
     shown = await limited.done("GET", "/quotas/acme/vision", by="dev")
     cards = shown["dimensions"]["cards"]
     assert (cards["borrow_limit"], cards["borrowed"], cards["borrowable"]) == (4, 1, 2)
+    hour = 3_600_000_000
+    assert figures(shown, "card_hours_month") == {
+        "limit": 1_000 * hour,
+        "used": 50 * hour,
+        "available": 950 * hour,
+        "bound_by": "acme/vision",
+    }
     (month,) = shown["months"]
     assert (month["month"], month["limit"], month["held"], month["settled"]) == (
         "2026-06",

@@ -40,6 +40,7 @@ def show(scope: Scope, as_json: AsJson = False) -> None:
     rows = [
         [name, it["unit"], it["limit"], it["used"], it["available"], it["bound_by"], it["borrowed"] or None]
         for name, it in answer["dimensions"].items()
+        if name != "card_hours_month"
     ]
     for month in answer["months"]:
         used = f"{month['settled']} + {month['held']} held"

@@ -136,7 +136,10 @@ def post(scope: Scope | None, amounts: Quantities, sign: Literal[1, -1]) -> Scop
     for dimension, amount in amounts.items():
         used[dimension] = used.get(dimension, 0) + sign * amount
     # Sorted and without zeros: the document must not tell in which order the facts came.
-    return replace(scope, used={name: used[name] for name in sorted(used) if used[name]})
+    left = {name: used[name] for name in sorted(used) if used[name]}
+    # What `replace(scope, used=left)` gives, in a third of the time: this is done for every claim at every scope.
+    kept = (scope.settled, scope.report_only, scope.borrow, scope.lend, scope.exhausted)
+    return Scope(scope.limits, left, scope.over_quota, *kept, scope.notice_seconds, scope.reached)
 
 
 def settle(scope: Scope, amounts: Quantities, sign: Literal[1, -1]) -> Scope:

@@ -18,7 +18,7 @@ class DimensionView(BaseModel):
 
     unit: str = Field(description="Of the figures here, in words")
     limit: int | None = Field(description="Of this scope, without what it may borrow; null = none")
-    used: int
+    used: int = Field(description="Now, by all orders of the scope")
     available: int | None = Field(description="The least that is left on the whole path; null = nothing limits it")
     bound_by: str | None = Field(description="The scope that leaves the least")
     report_only: bool = Field(description="The limit is told and not enforced")
@@ -49,11 +49,13 @@ class QuotaView(BaseModel):
     over_quota: OverQuota
     hours_exhausted: Exhausted = Field(description="What happens to a running order whose card-hours are used up")
     notice_seconds: int = Field(description="How long before that the notice comes")
-    limits: dict[str, int]
+    limits: dict[str, int] = Field(description="As they were set; `card_hours_month` in card-hours")
     report_only: list[str] = Field(description="Limits that are told and not enforced")
     borrow: dict[str, int] = Field(description="How much beyond its limits the project may borrow")
     lend: dict[str, int] = Field(description="How much of what it does not use others may borrow")
-    dimensions: dict[str, DimensionView]
+    dimensions: dict[str, DimensionView] = Field(
+        description="Card-hours are those of this month; `months` has them in decimals"
+    )
     months: list[MonthView] = Field(description="The month that is now, and all later ones for which hours are held")
 
 
@@ -77,7 +79,8 @@ def view(
         report_only=list(own.report_only),
         borrow=dict(own.borrow),
         lend=dict(own.lend),
-        dimensions={name: _dimension(name, own, path, scopes, lending) for name in (*names, *sorted(typed))},
+        dimensions={name: _dimension(name, own, path, scopes, lending) for name in (*names, *sorted(typed))}
+        | {HOURS: _this_month(hours.key(month_of(now, zone)), own, path, scopes)},
         months=list(_months(own, path, scopes, now, zone)),
     )
 
@@ -99,6 +102,22 @@ def _dimension(
         lend_limit=own.lend.get(name, 0),
         borrowed=has,
         borrowable=max(0, min(own.borrow.get(name, 0), room) - has),
+    )
+
+
+def _this_month(key: str, own: Scope, path: Sequence[str], scopes: Mapping[str, Scope]) -> DimensionView:
+    left, bound_by = quota.available(path, scopes, key) or (None, None)
+    return DimensionView(
+        unit="card-microseconds",
+        limit=limit_of(own, key),
+        used=own.used.get(key, 0),
+        available=left,
+        bound_by=bound_by,
+        report_only=HOURS in own.report_only,
+        borrow_limit=0,
+        lend_limit=0,
+        borrowed=0,
+        borrowable=0,
     )
 
 
@@ -124,12 +143,12 @@ def _months(
 class EffectView(BaseModel):
     """What an order does to one limit."""
 
-    scope: str
-    dimension: str
+    scope: str = Field(description="`tenant` or `tenant/project`")
+    dimension: str = Field(description="Card-hours with their month, `card_hours_month@2026-06`")
     unit: str = Field(description="Of the figures, in words")
     limit: int | None = Field(description="Null = nothing limits it here")
     used: int = Field(description="Now")
-    requested: int
+    requested: int = Field(description="What the order would take")
     left_after: int | None = Field(description="What is left once the order has it; negative = that much is missing")
 
 

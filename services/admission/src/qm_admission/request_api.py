@@ -31,7 +31,7 @@ class RequestBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    tenant: DnsLabel
+    tenant: DnsLabel = Field(description="Whose limits.")
     project: DnsLabel | None = Field(default=None, description="Null = the limits of the tenant itself.")
     limits: Limits = Field(
         min_length=1, max_length=50, description="What these dimensions are to be; those left out stay as they are."
@@ -64,18 +64,18 @@ class GrantBody(DenyBody):
 class RequestView(BaseModel):
     """A request and what came of it."""
 
-    request: str
-    tenant: str
-    project: str | None
+    request: str = Field(description="Its id")
+    tenant: str = Field(description="Whose limits")
+    project: str | None = Field(description="Null = the limits of the tenant itself")
     limits: dict[str, int] = Field(description="What was asked for")
-    reason: str
-    requester: str
-    requested_at: datetime
-    status: RequestStatus
+    reason: str = Field(description="Why, in the words of the requester")
+    requester: str = Field(description="Who asked; he cannot decide")
+    requested_at: datetime = Field(description="When")
+    status: RequestStatus = Field(description="What came of it")
     granted: dict[str, int] | None = Field(description="What was granted; null = not yet or denied")
-    decided_by: str | None
-    decided_at: datetime | None
-    comment: str
+    decided_by: str | None = Field(description="Who decided; null = nobody yet")
+    decided_at: datetime | None = Field(description="When; null = not yet")
+    comment: str = Field(description="What the requester is told with the decision")
 
 
 def routes(runtime: Runtime) -> APIRouter:

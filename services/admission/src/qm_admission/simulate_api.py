@@ -37,16 +37,16 @@ class SimulateBody(BaseModel):
 class ApprovalRoute(BaseModel):
     """Who would be asked first."""
 
-    policy: str
-    level: int
+    policy: str = Field(description="The policy that asks")
+    level: int = Field(description="Its level, from 1")
     approvers: list[str] = Field(description="Who may decide as of now; empty = nobody, and the order would wait")
-    lapses_at: datetime | None
+    lapses_at: datetime | None = Field(description="When the time to decide would be over; null = never")
 
 
 class Admissibility(BaseModel):
     """What admission would do with the order, were it submitted now."""
 
-    outcome: Literal["admitted", "pending_approval", "held", "rejected"]
+    outcome: Literal["admitted", "pending_approval", "held", "rejected"] = Field(description="What becomes of it")
     quota: Literal["fits", "held", "refused", "never-fits"] = Field(
         description="What the ledger says by itself, whether or not a person is asked before"
     )
