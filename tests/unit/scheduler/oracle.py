@@ -1,7 +1,9 @@
 """What the scheduler should say, found the slow way: by trying everything on the documents. Shares no code with it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from qm_events.specs import Health, OrderRequest, WaitCode
 from qm_scheduler.fleet import Card, Node
@@ -99,35 +101,138 @@ def fleet(nodes: Sequence[Node], *, repaired: bool, ended: bool, cleaning: froze
     ]
 
 
+# ---- places that are kept
+
+
+def left_open(nodes: Sequence[Node], docs: Sequence[OrderDoc], doc: OrderDoc, now: datetime) -> list[Bin]:
+    """Return what is free and not kept from an order, card by card, by trying how many may go."""
+    free = {each.name: each for each in fleet(nodes, repaired=False, ended=False)}
+    kept = [each for each in docs if each.is_waiting and each.promise and _binds(each, doc, now)]
+    by_node = {node.node: node for node in nodes}
+    return [_spare(by_node[name], each, kept, docs) for name, each in free.items()]
+
+
+def _binds(kept: OrderDoc, doc: OrderDoc, now: datetime) -> bool:
+    assert kept.promise is not None
+    assert kept.request is not None
+    assert doc.request is not None
+    if kept.order == doc.order or doc.request.priority > kept.request.priority:
+        return False
+    ends = [doc.request.expires_at] if doc.request.expires_at else []
+    if doc.request.duration_seconds:
+        ends.append(now + timedelta(seconds=600 + doc.request.duration_seconds))
+    return not (ends and kept.promise.until and min(ends) <= kept.promise.until)
+
+
+def _spare(node: Node, free: Bin, kept: Sequence[OrderDoc], docs: Sequence[OrderDoc]) -> Bin:
+    times = {
+        doc.promise.until for doc in kept if doc.promise and any(at.node == node.node for at in doc.promise.places)
+    }
+    cpu, memory, cards = free.cpu, free.memory, Counter(free.cards)
+    for time in times:
+        due = [doc for doc in kept if doc.promise and _not_after(doc.promise.until, time)]
+        later = _at(node, free, docs, time)
+        left_cpu, left_memory, left = later.cpu, later.memory, Counter(later.cards)
+        for doc in due:
+            assert doc.promise is not None
+            assert doc.request is not None
+            spec = doc.request.specification
+            for at in doc.promise.places:
+                if at.node == node.node:
+                    left[at.accelerator, at.card_memory_mib] -= at.units * spec.cards_per_unit
+                    left_cpu -= at.units * spec.cpu_milli
+                    left_memory -= at.units * spec.memory_mib
+        named = {(at.accelerator, at.card_memory_mib) for doc in due if doc.promise for at in doc.promise.places}
+        cpu, memory = min(cpu, left_cpu), min(memory, left_memory)
+        cards = Counter({kind: min(n, left[kind]) if kind in named else n for kind, n in cards.items()})
+    return Bin(node.node, cpu, memory, tuple((+cards).elements()), free.rack, free.domain)
+
+
+def _not_after(one: datetime | None, other: datetime | None) -> bool:
+    return one is None or (other is not None and one <= other)
+
+
+def _at(node: Node, free: Bin, docs: Sequence[OrderDoc], time: datetime | None) -> Bin:
+    gone = {
+        doc.allocation
+        for doc in docs
+        if doc.is_holding and (doc.releasing or (time and doc.ends_at and doc.ends_at <= time))
+    }
+    back = tuple(
+        (card.accelerator, card.memory_mib)
+        for card in node.cards.values()
+        if card.allocation in gone and card.present and well(node, card)
+    )
+    over = [holding for key, holding in node.holdings.items() if key in gone]
+    return Bin(
+        node.node,
+        free.cpu + sum(holding.cpu_milli for holding in over),
+        free.memory + sum(holding.memory_mib for holding in over),
+        free.cards + back,
+        free.rack,
+        free.domain,
+    )
+
+
 # ---- reasons
 
 
-def verdicts(nodes: Sequence[Node], docs: Sequence[OrderDoc]) -> dict[str, list[WaitCode]]:
-    """Return the reasons of every waiting order, by the rule of passing; one that should have been placed has none."""
+def verdicts(nodes: Sequence[Node], docs: Sequence[OrderDoc], now: datetime) -> dict[str, list[WaitCode]]:
+    """Return the reasons of every waiting order; one that should have been placed has none."""
     cleaning = frozenset(doc.allocation for doc in docs if doc.is_holding and doc.releasing)
-    now = fleet(nodes, repaired=False, ended=False)
     idle = fleet(nodes, repaired=False, ended=True)
-    waiting = sorted((doc for doc in docs if doc.is_waiting), key=_rank)
     claimed: set[str] = set()
     found = {}
-    for doc in waiting:
+    for doc in in_order(docs):
         assert doc.request is not None
-        types = doc.request.specification.accelerators
-        open_types = [name for name in types if name not in claimed]
-        behind = len(open_types) < len(types)
-        if open_types and fits(now, doc.request, open_types):
+        if fits(left_open(nodes, docs, doc, now), doc.request):
             found[doc.order] = []
             continue
-        found[doc.order] = _codes(nodes, doc.request, cleaning, behind=behind)
-        if fits(idle, doc.request):
-            one = doc.request.model_copy(update={"count": 1})
-            claimed |= {name for name in types if fits(idle, one, [name], topology=False)}
+        one = doc.request.model_copy(update={"count": 1})
+        types = doc.request.specification.accelerators if fits(idle, doc.request) else ()
+        claims = {name for name in types if fits(idle, one, [name], topology=False)}
+        found[doc.order] = _codes(nodes, doc.request, cleaning, behind=bool(claims & claimed))
+        claimed |= claims
     return found
 
 
-def _rank(doc: OrderDoc) -> tuple[object, ...]:
+def in_order(docs: Sequence[OrderDoc]) -> list[OrderDoc]:
+    """Return those who wait, best rank first."""
+    held: Counter[str] = Counter()
+    for doc in docs:
+        if doc.is_holding:
+            held[doc.project] += sum(len(unit.cards) for unit in doc.units)
+
+    def rank(doc: OrderDoc) -> tuple[object, ...]:
+        assert doc.request is not None
+        return (-doc.request.priority, doc.promise is None, held[doc.project], doc.submitted_at, doc.order)
+
+    return sorted((doc for doc in docs if doc.is_waiting), key=rank)
+
+
+def position(docs: Sequence[OrderDoc], order: str) -> int:
+    """Return how many are served before an order, from 1, by serving all who accept one of its types in turn."""
+    held: Counter[str] = Counter()
+    for doc in docs:
+        if doc.is_holding:
+            held[doc.project] += sum(len(unit.cards) for unit in doc.units)
+    mine = next(doc for doc in docs if doc.order == order)
+    assert mine.request is not None
+    types = mine.request.specification.accelerators
+    left = [doc for doc in docs if doc.is_waiting and doc.request and doc.request.specification.accelerators == types]
+    for count in range(len(left)):
+        served = min(left, key=lambda doc: _due(doc, held))
+        if served.order == order:
+            return count + 1
+        assert served.request is not None
+        left.remove(served)
+        held[served.project] += served.request.cards
+    raise AssertionError(order)
+
+
+def _due(doc: OrderDoc, held: Counter[str]) -> tuple[object, ...]:
     assert doc.request is not None
-    return (-doc.request.priority, doc.submitted_at, doc.order)
+    return (-doc.request.priority, doc.promise is None, held[doc.project], doc.submitted_at, doc.order)
 
 
 def _codes(nodes: Sequence[Node], asked: OrderRequest, cleaning: frozenset[str], *, behind: bool) -> list[WaitCode]:

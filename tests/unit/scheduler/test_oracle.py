@@ -1,6 +1,7 @@
 """Random small fleets and queues against brute force: who is placed, who waits and why, what holds at every step."""
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from qm_scheduler.placement import place
 from qm_scheduler.pool import Pool, Sight
 from qm_scheduler.view import shape_of
 from tests.unit.scheduler import oracle
-from tests.unit.scheduler.yard import MIB, Yard, request
+from tests.unit.scheduler.yard import MIB, START, Yard, request
 
 NODES = ("n1", "n2", "n3")
 TYPES = ("h100", "a100")
@@ -27,6 +28,9 @@ shapes = st.builds(
     within=st.sampled_from([None, None, None, "node", "rack", "domain"]),
     required=st.booleans(),
     card_memory=st.sampled_from([40 * MIB, 40 * MIB, 80 * MIB]),
+    project=st.sampled_from(["vision", "speech", "maps"]),
+    duration_seconds=st.sampled_from([None, None, 600, 7_200, 86_400]),
+    expires_at=st.sampled_from([None, None, None, START + timedelta(hours=1), START + timedelta(days=1)]),
 )
 
 
@@ -64,7 +68,9 @@ def steps(draw: st.DrawFn) -> tuple[Any, ...]:
             st.tuples(st.just("order"), shapes),
             st.tuples(st.just("order"), shapes),
             st.tuples(st.just("order"), shapes),
-            st.tuples(st.sampled_from(["cancel", "back", "back", "suspect", "dirty", "cleaning"]), pick),
+            st.tuples(
+                st.sampled_from(["cancel", "back", "back", "suspect", "dirty", "cleaning", "ready", "ready"]), pick
+            ),
             st.just(health),
             st.sampled_from([("cordon", node), ("uncordon", node), ("clear", node)]),
             st.tuples(st.just("describe"), descriptions(node)),
@@ -78,12 +84,12 @@ def carry_out(yard: Yard, number: int, step: tuple[Any, ...]) -> None:
         case "order":
             yard.order(f"o{number}", *rest)
         case "cancel":
-            waiting = [rank[2] for rank in yard.board.queue.in_order()]
+            waiting = [seq[1] for _, seq in yard.board.queue.listed()]
             if waiting:
                 yard.cancel(waiting[rest[0] % len(waiting)])
         case "describe":
             describe(yard, *rest)
-        case "back" | "suspect" | "dirty" | "cleaning":
+        case "back" | "suspect" | "dirty" | "cleaning" | "ready":
             give_back(yard, kind, *rest)
         case _:
             operate(yard, kind, *rest)
@@ -114,6 +120,8 @@ def give_back(yard: Yard, kind: str, pick: int) -> None:
     match kind:
         case "cleaning":
             yard.release_started(order)
+        case "ready":
+            yard.ready(order)
         case "dirty":
             yard.give_back_dirty(order)
         case _:
@@ -135,7 +143,7 @@ def check(yard: Yard) -> None:
     there = Counter(card.accelerator for node in nodes for card in node.cards.values())
     assert +Counter({name: sum(classes.values()) for name, classes in yard.board.pool.counts.items()}) == there
     # Who waits, waits rightly, and was told the first reason.
-    verdicts = oracle.verdicts(nodes, docs)
+    verdicts = oracle.verdicts(nodes, docs, yard.now)
     for order, codes in verdicts.items():
         assert codes, f"{order} fits and was not placed"
         assert yard.codes(order) == codes
@@ -146,7 +154,9 @@ def check(yard: Yard) -> None:
     assert SCHEDULER.settle(yard.context(fresh)) == ()
     for sight in Sight:
         assert fresh.pool.views[sight].rooms == yard.board.pool.views[sight].rooms
-    assert fresh.blockers == yard.board.blockers
+    for name in TYPES:
+        assert fresh.queue.front(name) == yard.board.queue.front(name)
+    assert fresh.pool.holds == yard.board.pool.holds
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)

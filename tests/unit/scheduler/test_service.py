@@ -210,14 +210,14 @@ async def test_the_queue_shows_own_orders_at_their_true_positions_and_names_nobo
         await stage.order(f"o{number}", project=project)
     mine = await stage.queue("ada")
     assert [(item["order"], item["position"], item["reason"]["code"]) for item in mine] == [
-        ("o2", 2, "HigherPriorityAhead"),
+        ("o2", 1, "CapacityInUse"),
         ("o3", 3, "HigherPriorityAhead"),
     ]
     assert "speech" not in str(mine)
     assert mine[0]["estimate"] is None
     everyone = await stage.queue("ines")
     assert [item["order"] for item in everyone] == ["o1", "o2", "o3"]
-    assert [reason["code"] for reason in everyone[1]["reasons"]] == ["HigherPriorityAhead", "CapacityInUse"]
+    assert [reason["code"] for reason in everyone[0]["reasons"]] == ["HigherPriorityAhead", "CapacityInUse"]
 
 
 async def test_the_queue_and_the_fleet_are_paged(stage: Stage) -> None:

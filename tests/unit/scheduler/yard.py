@@ -51,6 +51,7 @@ def request(
     within: str | None = None,
     required: bool = True,
     card_memory: int = 80 * MIB,
+    project: str = "vision",
     **more: Any,
 ) -> OrderRequest:
     """Return what an order asks for."""
@@ -65,7 +66,7 @@ def request(
     )
     return OrderRequest(
         tenant="acme",
-        project="vision",
+        project=project,
         requester="ada",
         specification=spec,
         service_model=ServiceModel.VM,
@@ -210,7 +211,7 @@ class Yard:
         return [reason.code for reason in self.why(order)]
 
     def why(self, order: str) -> tuple[WaitReason, ...]:
-        return explain(self.board.case(self.board.queue.orders[order].shape), self.board.line(order))
+        return explain(self.board.case(self.board.queue.orders[order].ask.shape), self.board.line(order))
 
     def told(self, order: str) -> list[WaitCode]:
         """First reasons as they were told, in time."""

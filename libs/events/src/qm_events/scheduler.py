@@ -32,6 +32,27 @@ class AllocationWaiting(EventData):
     since: UtcTime
 
 
+class KeptPlace(Value):
+    """Units for which a node is kept."""
+
+    node: str
+    accelerator: DnsLabel
+    card_memory_mib: MemoryMib
+    units: int = Field(ge=1, le=10_000, strict=True)
+
+
+@event("allocation.promised", version=1, topic=ALLOCATIONS)
+class AllocationPromised(EventData):
+    """A place is kept for an order that must wait: others may pass it there only if they end first or leave enough.
+    It replaces the promise before it; without places, that one is taken back. Ends with `allocated` or `withdrawn`."""
+
+    order: str
+    places: tuple[KeptPlace, ...]
+    until: UtcTime | None = None
+    """When the leases in the way end; null: that is not known."""
+    promised_at: UtcTime
+
+
 @event("allocation.allocated", version=1, topic=ALLOCATIONS)
 class AllocationAllocated(EventData):
     """Cards are held for the order, from `allocated_at`."""

@@ -58,11 +58,14 @@ def _queue_routes(runtime: Runtime) -> APIRouter:
 
     @router.get("/queue", responses=problems())
     async def list_queue(access: Access, window: Page) -> Paged[QueueItem]:
-        """List who waits, best rank first: own projects' orders, at their true positions, each with every reason."""
-        board, docs = _board(runtime), runtime.context().docs.resident("allocations")
-        ranks = list(islice(board.queue.in_order(access.scopes(), window.start(int, datetime, str)), window.fetch))
-        shown, following = window.cut(ranks, lambda rank: rank)
-        return page([queue_item(board, docs, rank[2]) for rank in shown], following)
+        """List who waits, by priority, then by submission: own orders, at true positions, each with every reason."""
+        context = runtime.context()
+        board, docs = _board(runtime), context.docs.resident("allocations")
+        start = window.start(int, int, datetime, str)
+        after = ((start[0], start[1]), (start[2], start[3])) if start else None
+        rows = list(islice(board.queue.listed(access.scopes(), after), window.fetch))
+        shown, following = window.cut(rows, lambda row: (*row[0], *row[1]))
+        return page([queue_item(board, docs, seq[1], runtime.clock.now()) for _, seq in shown], following)
 
     @router.get("/fleet/capacity", responses=problems())
     async def show_capacity(_: Access) -> CapacityView:

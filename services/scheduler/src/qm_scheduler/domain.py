@@ -13,10 +13,12 @@ from qm_events import EventData
 from qm_events.ids import derived_id
 from qm_events.scheduler import (
     AllocationAllocated,
+    AllocationPromised,
     AllocationQueued,
     AllocationReturned,
     AllocationWaiting,
     AllocationWithdrawn,
+    KeptPlace,
 )
 from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitCode, WaitReason
 from qm_scheduler.inventory import NODE
@@ -45,6 +47,8 @@ class Allocation:
     phase: Phase = Phase.UNKNOWN
     request: OrderRequest | None = None
     code: WaitCode | None = None
+    promise: tuple[tuple[KeptPlace, ...], datetime | None] = ((), None)
+    """Where a place is kept, and until when."""
     grants: int = 0
     """How often cards were given; numbers the allocations of the order."""
     allocation: str = ""
@@ -79,6 +83,15 @@ class Allocate:
 
     order: str
     units: tuple[PlacedUnit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Keep this place, instead of that which was kept before."""
+
+    order: str
+    places: tuple[KeptPlace, ...]
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +149,12 @@ def _allocate(state: Allocation, command: Allocate, ctx: Context) -> Decision:
     ]
 
 
+def _promise(state: Allocation, command: Promise, ctx: Context) -> Decision:
+    if state.phase is not Phase.WAITING or state.promise == (command.places, command.until):
+        return []
+    return [AllocationPromised(order=command.order, places=command.places, until=command.until, promised_at=ctx.now)]
+
+
 def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
     if state.phase is not Phase.WAITING or state.code is command.reasons[0].code:
         return []
@@ -172,6 +191,7 @@ RULES: Mapping[type, Callable[[Allocation, Any, Context], Decision]] = {
     Enqueue: _enqueue,
     Withdraw: _withdraw,
     Allocate: _allocate,
+    Promise: _promise,
     Explain: _explain,
     Return: _return,
 }
@@ -187,8 +207,10 @@ def decide(state: Allocation, command: Any, ctx: Context) -> Decision:
 FACTS: Mapping[type[EventData], Callable[[Allocation, Any], Allocation]] = {
     AllocationQueued: lambda state, fact: replace(state, phase=Phase.WAITING, request=fact.request),
     AllocationWaiting: lambda state, fact: replace(state, code=fact.reasons[0].code),
+    AllocationPromised: lambda state, fact: replace(state, promise=(fact.places, fact.until)),
     AllocationAllocated: lambda state, fact: replace(
         state,
+        promise=((), None),
         phase=Phase.ALLOCATED,
         grants=state.grants + 1,
         allocation=fact.allocation,

@@ -7,10 +7,12 @@ Filling is exact: all units are equal, so a node takes as many as it takes in wh
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 
 from qm_events.specs import TopologyLevel
-from qm_scheduler.view import Kind, Kinds, Pick, Room, Shape, View, group_of
+from qm_scheduler.pool import Pool, Sight
+from qm_scheduler.view import Ask, Kind, Kinds, Pick, Room, Shape, View, group_of, seat
 
 Rooms = Callable[[Kind], Iterable[Room]]
 """The nodes to fill with cards of a kind, the best fit first."""
@@ -26,6 +28,18 @@ def place(view: View, shape: Shape, accelerators: tuple[str, ...] | None = None)
         if picks is not None or shape.required:
             return picks
     return _tried(kinds, lambda some: _fill(shape, some, lambda kind: view.best_fit(kind, shape.cards)))
+
+
+def place_for(pool: Pool, ask: Ask, priority: int, now: datetime) -> list[Pick] | None:
+    """Return where an order goes: on what is open to all, else with what is kept and does not bind it."""
+    view, shape = pool.views[Sight.OPEN], ask.shape
+    picks = place(view, shape)
+    if picks is not None or not pool.holds:
+        return picks
+    with view.changing() as put:
+        for name, room in pool.for_whom(ask, priority, now).items():
+            put(seat(name), room)
+        return place(view, shape)
 
 
 def anywhere(shape: Shape) -> Shape:

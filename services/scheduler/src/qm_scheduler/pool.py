@@ -1,19 +1,22 @@
 """The fleet as the scheduler decides on it: an index over the node documents, kept in step one node at a time.
 
 Four views answer four questions: what is free now (FREE), what would be if all that is out of service were well
-(WELL), if all leases had ended (IDLE), and both (ALL). Placement reads FREE; the others tell reasons apart. Only a card
-that is healthy, clean, unheld and on a node without a cordon is free. Nothing here is on the log: it follows from the
-documents.
+(WELL), if all leases had ended (IDLE), and both (ALL); they tell reasons apart. Placement reads OPEN: what is free and
+not kept for another (`holds`). Only a card that is healthy, clean, unheld and on a node without a cordon is free.
+Nothing here is on the log: it follows from the documents.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from qm_events.specs import Health
 from qm_scheduler.fleet import Card, Node
-from qm_scheduler.view import Kind, Room, View, seat
+from qm_scheduler.holds import Hold, freed, left_over
+from qm_scheduler.view import Ask, Kind, Room, View, seat
 
 _ISOLATED: Mapping[Health, str] = {
     Health.FAILED: "failed",
@@ -26,24 +29,29 @@ OUT_OF_SERVICE = ("suspect", "failed", "unknown", "quarantined", "cordoned", "cl
 
 
 class Sight(StrEnum):
-    """The four views."""
+    """The views."""
 
+    OPEN = "open"
     FREE = "free"
     WELL = "well"
     IDLE = "idle"
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Change:
-    """The accelerator types of which a change of one node may alter an answer."""
+    """What changes of nodes may alter, by accelerator type."""
 
-    gained: frozenset[str] = frozenset()
-    """More may fit now, or more could be served by the ends of leases, or less."""
-    seen: frozenset[str] = frozenset()
+    gained: dict[str, int] = field(default_factory=dict)
+    """Nodes offer more than before: the most cards of one kind on one of them."""
+    seen: set[str] = field(default_factory=set)
     """Figures changed."""
-    inventory: frozenset[str] = frozenset()
-    """What exists changed."""
+    lasting: set[str] = field(default_factory=set)
+    """What could serve, with or without repair, changed."""
+
+    def gain(self, accelerator: str, cards: int) -> None:
+        """Note that a node offers so many cards now."""
+        self.gained[accelerator] = max(cards, self.gained.get(accelerator, 0))
 
 
 @dataclass(slots=True)
@@ -57,10 +65,14 @@ class Pool:
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     """accelerator -> class -> cards."""
     cleaning: set[str] = field(default_factory=set)
-    gains: Counter[str] = field(default_factory=Counter)
-    """accelerator -> how often more may have become possible; until it moves, what did not fit does not fit."""
+    holds: dict[str, Hold] = field(default_factory=dict)
+    """By order."""
+    kept: dict[str, dict[str, Hold]] = field(default_factory=dict)
+    """node -> order -> the hold there."""
+    ends: dict[str, datetime] = field(default_factory=dict)
+    """allocation -> when its lease ends, where that is known."""
 
-    def put(self, node: Node) -> Change:
+    def put(self, node: Node, change: Change) -> None:
         """Follow one node, also for the first time."""
         old = self.nodes.get(node.node)
         self._count(old, -1)
@@ -69,7 +81,7 @@ class Pool:
             self.homes.pop(card, None)
         self.homes.update(dict.fromkeys(node.cards, node.node))
         self.nodes[node.node] = node
-        return self._view(node)
+        self._view(node, change)
 
     def _count(self, node: Node | None, by: int) -> None:
         if node is None:
@@ -87,25 +99,21 @@ class Pool:
             return _ISOLATED[card.health]
         return "free" if node.cordon is None else "cordoned"
 
-    def _view(self, node: Node) -> Change:
+    def _view(self, node: Node, change: Change) -> None:
         key = seat(node.node)
-        gained: set[str] = set()
-        seen: set[str] = set()
-        inventory: set[str] = set()
         for sight, room in self._rooms(node).items():
             view = self.views[sight]
             old = view.rooms.get(key)
             if old == room:
                 continue
             view.put(key, room)
-            types = {kind[0] for kind in (*(old.free if old else ()), *room.free)}
-            seen |= types
-            if sight is Sight.ALL:
-                inventory |= types
-            if sight is Sight.IDLE or (sight is Sight.FREE and not _is_loss(old, room)):
-                gained |= types
-        self.gains.update(gained)
-        return Change(frozenset(gained), frozenset(seen), frozenset(inventory))
+            change.seen.update(kind[0] for kind in room.free)
+            if old is not None:
+                change.seen.update(kind[0] for kind in old.free)
+            if sight in (Sight.IDLE, Sight.ALL):
+                change.lasting.update(kind[0] for kind in (*(old.free if old else ()), *room.free))
+            elif sight in (Sight.OPEN, Sight.FREE):
+                _gains(old, room, change)
 
     def _rooms(self, node: Node) -> dict[Sight, Room]:
         cards: dict[Sight, dict[Kind, int]] = {sight: {} for sight in Sight}
@@ -117,7 +125,7 @@ class Pool:
         busy = list(node.holdings.items())
         rest = [(key, holding) for key, holding in busy if key not in self.cleaning]
         taken = {Sight.FREE: busy, Sight.WELL: rest}
-        return {
+        rooms: dict[Sight, Room] = {
             sight: Room(
                 node.node,
                 cards[sight],
@@ -127,7 +135,10 @@ class Pool:
                 domain,
             )
             for sight in Sight
+            if sight is not Sight.OPEN
         }
+        rooms[Sight.OPEN] = self.left_on(node, rooms[Sight.FREE], self.kept.get(node.node, {}).values())
+        return rooms
 
     def _sights(self, node: Node, card: Card) -> Iterator[Sight]:
         if not card.present:
@@ -141,17 +152,75 @@ class Pool:
         if usable and card.allocation is None:
             yield Sight.FREE
 
-    def clean(self, allocation: str, started: bool, nodes: tuple[str, ...]) -> Change:
+    def clean(self, allocation: str, started: bool, nodes: tuple[str, ...], change: Change) -> None:
         """Note that an allocation is being given back: its cards count as out of service, not as in use."""
         known = [self.nodes[name] for name in nodes if name in self.nodes]
         for node in known:
             self._count(node, -1)
         (self.cleaning.add if started else self.cleaning.discard)(allocation)
-        changes = []
         for node in known:
             self._count(node, +1)
-            changes.append(self._view(node))
-        return Change(seen=frozenset().union(*(change.seen for change in changes)))
+            self._view(node, change)
+
+    # ---- holds
+
+    def left_on(self, node: Node, room: Room, holds: Iterable[Hold]) -> Room:
+        """Return what these holds leave of what a node offers."""
+        holds = tuple(holds)
+        return left_over(room, holds, partial(self._by, node, room)) if holds else room
+
+    def _by(self, node: Node, room: Room, at: datetime | None) -> Room:
+        ended = (
+            allocation
+            for allocation in node.holdings
+            if allocation in self.cleaning or (at and allocation in self.ends and self.ends[allocation] <= at)
+        )
+        return freed(room, node, ended, usable)
+
+    def keep(self, order: str, hold: Hold | None, change: Change) -> None:
+        """Keep a place for an order, or (None) no longer."""
+        old = self.holds.pop(order, None)
+        for pick in old.picks if old else ():
+            self.kept.get(pick.node, {}).pop(order, None)
+        if hold is not None:
+            self.holds[order] = hold
+            for pick in hold.picks:
+                self.kept.setdefault(pick.node, {})[order] = hold
+        names = {pick.node: pick.kind for each in (old, hold) if each for pick in each.picks}
+        for name, kind in names.items():
+            if name not in self.nodes:
+                continue
+            self._view(self.nodes[name], change)
+            # Whoever ends before it may take what is kept, and nobody was asked about that yet.
+            change.gain(kind[0], self.views[Sight.FREE].rooms[seat(name)].free.get(kind, 0))
+
+    def ends_at(self, allocation: str, end: datetime | None, nodes: Iterable[str], change: Change) -> None:
+        """Note when a lease ends; None = that is not known, or it is over."""
+        if end is None:
+            self.ends.pop(allocation, None)
+        else:
+            self.ends[allocation] = end
+        for name in nodes:
+            if self.kept.get(name) and name in self.nodes:
+                self._view(self.nodes[name], change)
+
+    def for_whom(self, ask: Ask, priority: int, now: datetime) -> Mapping[str, Room]:
+        """Return, by node, what holds that do not bind an order leave to it beyond what is open to all."""
+        found: dict[str, Room] = {}
+        lifted = {
+            pick.node
+            for hold in self.holds.values()
+            if not hold.binds(ask, priority, now)
+            for pick in hold.picks
+            if pick.kind[0] in ask.shape.accelerators
+        }
+        for name in lifted:
+            binding = [hold for hold in self.kept[name].values() if hold.binds(ask, priority, now)]
+            room = self.views[Sight.FREE].rooms[seat(name)]
+            found[name] = self.left_on(self.nodes[name], room, binding)
+        return found
+
+    # ---- cards
 
     def free_cards(self, node: str, kind: Kind) -> Iterator[str]:
         """Yield the free cards of a kind on a node, by card id."""
@@ -170,12 +239,15 @@ def is_usable(node: Node, card: Card) -> bool:
     return card.present and card.quarantine is None and card.health is Health.HEALTHY and node.cordon is None
 
 
-def _is_loss(old: Room | None, new: Room) -> bool:
-    """Return whether nothing can fit into `new` that did not fit into `old`."""
-    return (
-        old is not None
-        and new.cpu_milli <= old.cpu_milli
-        and new.memory_mib <= old.memory_mib
-        and (new.rack, new.domain) == (old.rack, old.domain)
-        and all(count <= old.free.get(kind, 0) for kind, count in new.free.items())
-    )
+def usable(node: Node, allocation: str) -> Iterator[Kind]:
+    """Yield the kinds of the cards of an allocation that will serve again, one for each card."""
+    for card in node.cards.values():
+        if card.allocation == allocation and is_usable(node, card):
+            yield card.accelerator, card.memory_mib
+
+
+def _gains(old: Room | None, new: Room, change: Change) -> None:
+    roomier = old is None or new.cpu_milli > old.cpu_milli or new.memory_mib > old.memory_mib
+    for kind, count in new.free.items():
+        if roomier or old is None or count > old.free.get(kind, 0):
+            change.gain(kind[0], count)

@@ -10,10 +10,12 @@ from qm_events.catalog import OrderExtensionRequested
 from qm_events.provisioner import EnvironmentReady, EnvironmentReleaseStarted
 from qm_events.scheduler import (
     AllocationAllocated,
+    AllocationPromised,
     AllocationQueued,
     AllocationReturned,
     AllocationWaiting,
     AllocationWithdrawn,
+    KeptPlace,
 )
 from qm_events.specs import OrderRequest, PlacedUnit, WaitReason
 from qm_scheduler.domain import Phase
@@ -22,6 +24,14 @@ from qm_scheduler.fleet import Node
 from qm_scheduler.fleet import evolve as evolve_node
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Fold, Projection
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Where a place is kept for an order, and by when the leases there end."""
+
+    places: tuple[KeptPlace, ...]
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,7 @@ class OrderDoc:
     reasons: tuple[WaitReason, ...] = ()
     """As last told."""
     since: datetime | None = None
+    promise: Promised | None = None
     grants: int = 0
     """How often cards were given."""
     allocation: str = ""
@@ -92,6 +103,7 @@ def _allocated(doc: OrderDoc | None, event: Event[AllocationAllocated]) -> Order
         units=fact.units,
         reasons=(),
         since=None,
+        promise=None,
     )
 
 
@@ -107,8 +119,9 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
         }
     ),
     AllocationWaiting: _changed(lambda fact: {"reasons": fact.reasons, "since": fact.since}),
+    AllocationPromised: _changed(lambda fact: {"promise": Promised(fact.places, fact.until) if fact.places else None}),
     AllocationAllocated: Fold(_allocated),
-    AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None}),
+    AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None, "promise": None}),
     AllocationReturned: _changed(lambda _: {"phase": Phase.RETURNED}),
     EnvironmentReady: _changed(lambda fact: {"ready_at": fact.ready_at}),
     EnvironmentReleaseStarted: _changed(lambda _: {"releasing": True}),
@@ -117,7 +130,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
 
 ALLOCATIONS = Projection(
     name="allocations",
-    version=1,
+    version=2,
     model=OrderDoc,
     folds=ORDER_FOLDS,
     resident=lambda doc: doc.is_waiting or doc.is_holding,

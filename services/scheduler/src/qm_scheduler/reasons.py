@@ -117,7 +117,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Ahead:
     """Those before an order that want the same cards, one of whom must be served first."""
 
     count: int
@@ -128,14 +128,14 @@ class Line:
         return self.count + 1
 
 
-Rule = Callable[[Case, Line | None], WaitReason | None]
+Rule = Callable[[Case, Ahead | None], WaitReason | None]
 
 
 def _reason(code: WaitCode, counterfactual: str, remedy: str, **figures: Any) -> WaitReason:
     return WaitReason(code=code, figures=figures, counterfactual=counterfactual, remedy=remedy)
 
 
-def specification_unavailable(case: Case, _: Line | None) -> WaitReason | None:
+def specification_unavailable(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if the fleet could not take the order even if it were idle and well."""
     if case.exists:
         return None
@@ -154,7 +154,7 @@ def specification_unavailable(case: Case, _: Line | None) -> WaitReason | None:
     )
 
 
-def higher_priority_ahead(case: Case, line: Line | None) -> WaitReason | None:
+def higher_priority_ahead(case: Case, line: Ahead | None) -> WaitReason | None:
     """Hold if an order that must be served first waits for the same cards."""
     if line is None or not case.possible:
         return None
@@ -167,7 +167,7 @@ def higher_priority_ahead(case: Case, line: Line | None) -> WaitReason | None:
     )
 
 
-def healthy_capacity_insufficient(case: Case, _: Line | None) -> WaitReason | None:
+def healthy_capacity_insufficient(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if repair alone would let it in, or nothing but repair."""
     if not case.is_short or not (case.repair_helps or not case.ends_help):
         return None
@@ -184,7 +184,7 @@ def healthy_capacity_insufficient(case: Case, _: Line | None) -> WaitReason | No
     )
 
 
-def topology_unsatisfiable(case: Case, _: Line | None) -> WaitReason | None:
+def topology_unsatisfiable(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if it is the domain that is missing: now, or in this fleet for good."""
     within = case.shape.within
     if within is None or not case.shape.required or not case.exists or case.fits_now:
@@ -204,7 +204,7 @@ def topology_unsatisfiable(case: Case, _: Line | None) -> WaitReason | None:
     )
 
 
-def capacity_fragmented(case: Case, _: Line | None) -> WaitReason | None:
+def capacity_fragmented(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if there are enough free cards, but too few on each node."""
     if not case.is_short or case.fits_apart or case.cards_fit or case.free < case.requested:
         return None
@@ -219,7 +219,7 @@ def capacity_fragmented(case: Case, _: Line | None) -> WaitReason | None:
     )
 
 
-def capacity_in_use(case: Case, _: Line | None) -> WaitReason | None:
+def capacity_in_use(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if ends of leases alone would let it in, or nothing but these."""
     if not case.is_short or not (case.ends_help or not case.repair_helps):
         return None
@@ -247,13 +247,13 @@ RULES: Sequence[Rule] = (
 RANK = {code: rank for rank, code in enumerate(WaitCode)}
 
 
-def explain(case: Case, line: Line | None) -> tuple[WaitReason, ...]:
+def explain(case: Case, line: Ahead | None) -> tuple[WaitReason, ...]:
     """Return all reasons that hold; `line` = None: nobody is in the way. Empty only for an order that can be placed."""
     ahead = higher_priority_ahead(case, line)
     reasons = (*case.standing, ahead) if ahead else case.standing
     return tuple(sorted(reasons, key=lambda reason: RANK[reason.code]))
 
 
-def first_code(case: Case, line: Line | None) -> WaitCode | None:
+def first_code(case: Case, line: Ahead | None) -> WaitCode | None:
     """Return the code of the first reason."""
     return next((reason.code for rule in RULES if (reason := rule(case, line))), None)

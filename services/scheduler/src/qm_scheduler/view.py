@@ -3,7 +3,9 @@
 A `View` keeps nodes by kind and count of free cards; ties are in the order of a hash of the node id, computed once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -30,6 +32,23 @@ class Shape(NamedTuple):
     units: int
     within: TopologyLevel | None
     required: bool
+
+
+class Ask(NamedTuple):
+    """All that decides whether and when an order may be placed: orders that ask the same are answered the same."""
+
+    shape: Shape
+    seconds: int | None
+    """How long it runs from READY, as far as that is known."""
+    until: datetime | None
+    """When it ends at the latest."""
+    owner: str
+    """The order that a place is kept for, else empty."""
+
+    @property
+    def cards(self) -> int:
+        """Cards of all units."""
+        return self.shape.cards * self.shape.units
 
 
 class Room(NamedTuple):
@@ -67,6 +86,11 @@ def shape_of(request: OrderRequest) -> Shape:
     )
 
 
+def ask_of(request: OrderRequest, owner: str = "") -> Ask:
+    """Return what an order asks for; `owner`: its id if a place is kept for it."""
+    return Ask(shape_of(request), request.duration_seconds, request.expires_at, owner)
+
+
 def seat(name: str) -> bytes:
     """Return the place of a node, rack or domain in the fixed order in which ties are broken."""
     return blake2b(name.encode(), digest_size=8).digest() + name.encode()
@@ -93,6 +117,21 @@ class View:
             if before.get(kind) != after.get(kind):
                 self._move(key, kind, before.get(kind), after.get(kind))
         self._regroup(key, old, room)
+
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[bytes, Room], None]]:
+        """Give a `put` that is undone at the end."""
+        saved: dict[bytes, Room | None] = {}
+
+        def put(key: bytes, room: Room) -> None:
+            saved.setdefault(key, self.rooms.get(key))
+            self.put(key, room)
+
+        try:
+            yield put
+        finally:
+            for key, room in saved.items():
+                self.put(key, room)
 
     def _move(self, key: bytes, kind: Kind, before: int | None, after: int | None) -> None:
         levels = self.levels.get(kind)

@@ -144,6 +144,8 @@ class QueueItem(BaseModel):
     reasons: list[WaitReason]
     since: datetime | None
     """Since when the first reason is what it is."""
+    promised: bool
+    """Whether a place is kept for it: others pass it there only if they end first."""
     estimate: datetime | None
     """When it may start if leases end as promised and nobody better ranked comes; null if unknown."""
 
@@ -197,11 +199,11 @@ def capacity_view(pool: Pool) -> CapacityView:
     return CapacityView(items=items)
 
 
-def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str) -> QueueItem:
+def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str, now: datetime) -> QueueItem:
     """Return a waiting order with the reasons that hold at this moment; `docs` are the resident allocations."""
     doc, waiting = docs[order], board.queue.orders[order]
     asked = doc.asked
-    reasons = explain(board.case(waiting.shape), board.line(order))
+    reasons = explain(board.case(waiting.ask.shape), board.line(order))
     return QueueItem(
         order=order,
         tenant=doc.tenant,
@@ -212,13 +214,14 @@ def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str) -> QueueI
         cards=asked.cards,
         count=asked.count,
         priority=asked.priority,
-        submitted_at=waiting.rank[1],
-        queued_at=doc.queued_at or waiting.rank[1],
-        position=board.queue.ahead(order) + 1,
+        submitted_at=waiting.seq[0],
+        queued_at=doc.queued_at or waiting.seq[0],
+        position=board.queue.ahead(order)[0] + 1,
         reason=reasons[0] if reasons else None,
         reasons=list(reasons),
         since=doc.since,
-        estimate=estimate(board, docs, waiting),
+        promised=doc.promise is not None,
+        estimate=estimate(board, docs, order, now),
     )
 
 
