@@ -16,6 +16,7 @@ from bench.log import appends, delivery, replay
 from bench.orders import orders_distributed, orders_embedded, rebuild
 from bench.peer import peer, ratios
 from bench.projection import aggregate, projection
+from bench.scheduling import decisions
 
 BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "appends": appends,
@@ -24,6 +25,7 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "projection": projection,
     "aggregate": aggregate,
     "peer": peer,
+    "decisions": decisions,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,

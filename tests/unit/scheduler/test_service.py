@@ -339,3 +339,28 @@ async def test_a_rebuilt_scheduler_is_the_same_and_decides_nothing_twice(stage: 
     async with httpx.AsyncClient(transport=transport, base_url="http://scheduler") as client:
         again = Stage(world, client)
         assert (await again.queue("olga"), await again.capacity(), await world.types("allocations")) == before
+
+
+async def test_the_turns_of_a_project_weigh_what_an_operator_says(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description(*(f"GPU-{n}" for n in range(4))))
+    await stage.done("PUT", "/shares/acme/vision", {"weight": 3})
+    for n in range(4):
+        await stage.order(f"h{n}", project="maps")
+    for n in range(8):
+        await stage.order(f"o{n}", project=("speech", "vision")[n % 2])
+    positions = {item["order"]: item["position"] for item in await stage.queue("ines")}
+    assert sorted(positions, key=lambda order: positions[order]) == ["o0", "o1", "o3", "o5", "o2", "o7", "o4", "o6"]
+    shares = (await stage.done("GET", "/shares", by="ines"))["items"]
+    assert [(each["project"], each["weight"], each["share"], each["waiting"]) for each in shares] == [
+        ("maps", 1, "4/1", 0),
+        ("speech", 1, "0/1", 4),
+        ("vision", 3, "0/3", 4),
+    ]
+    mine = (await stage.done("GET", "/shares", by="ada"))["items"]
+    assert [each["project"] for each in mine] == ["vision"]
+    assert await stage.code("PUT", "/shares/acme/none", {"weight": 3}) == (404, "project-unknown")
+    assert await stage.code("PUT", "/shares/acme/vision", {"weight": 0}) == (422, "validation-failed")
+    assert await stage.code("PUT", "/shares/acme/vision", {"weight": 2}, by="ada") in (
+        (403, "forbidden"),
+        (404, "not-found"),
+    )

@@ -30,14 +30,14 @@ from qm_scheduler.board import Board
 from qm_scheduler.consumers import SCHEDULER
 from qm_scheduler.fleet import Node, Observation
 from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Seen, Uncordon
-from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
+from qm_scheduler.projections import ALLOCATIONS, NODES, SHARES, OrderDoc
 from qm_scheduler.reasons import explain
 from qm_service.model import Act, Context, Rejected
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
 MIB = 1024
 _DECIDERS = {decider.kind: decider for decider in SCHEDULER.deciders}
-_PROJECTIONS = {projection.name: projection for projection in (ALLOCATIONS, NODES)}
+_PROJECTIONS = {projection.name: projection for projection in (ALLOCATIONS, NODES, SHARES)}
 
 
 def request(
@@ -134,10 +134,11 @@ class Yard:
     def node(self, node: str, cards: Any, **more: Any) -> None:
         self.ask(f"node/{node}", Describe(node_fact(node, cards, **more)))
 
-    def order(self, order: str, asked: OrderRequest, *, at: int | None = None) -> None:
+    def order(self, order: str, asked: OrderRequest, *, at: int | None = None, settle: bool = True) -> None:
         """`at`: seconds after START at which it was submitted (default: one after all before)."""
         submitted = self.tick() if at is None else START + timedelta(seconds=at)
-        self.hear(f"admission/{order}", OrderAdmitted(order=order, request=asked, digest="d", submitted_at=submitted))
+        fact = OrderAdmitted(order=order, request=asked, digest="d", submitted_at=submitted)
+        self.hear(f"admission/{order}", fact, settle=settle)
 
     def cancel(self, order: str) -> None:
         self.hear(f"order/{order}", OrderCancelRequested(order=order, requested_at=self.tick()))
@@ -152,7 +153,7 @@ class Yard:
         fact = EnvironmentReady(order=order, allocation=self.doc(order).allocation, endpoint={}, ready_at=self.tick())
         self.hear(f"environment/{order}", fact)
 
-    def give_back(self, order: str, suspect: Sequence[str] = ()) -> None:
+    def give_back(self, order: str, suspect: Sequence[str] = (), *, settle: bool = True) -> None:
         clean = tuple(card for card in self.cards(order) if card not in suspect)
         fact = EnvironmentValidated(
             order=order,
@@ -161,7 +162,7 @@ class Yard:
             suspect=tuple(suspect),
             validated_at=self.tick(),
         )
-        self.hear(f"environment/{order}", fact)
+        self.hear(f"environment/{order}", fact, settle=settle)
 
     def give_back_dirty(self, order: str) -> None:
         fact = EnvironmentQuarantined(
@@ -278,7 +279,7 @@ class Yard:
         return Context(self.now, self.docs, board or self.board)
 
     def settle(self) -> None:
-        for _ in range(10_000):
+        for _ in range(1_000_000):
             acts = SCHEDULER.settle(self.context())
             if not acts:
                 return

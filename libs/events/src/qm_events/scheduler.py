@@ -173,6 +173,16 @@ class CardCleared(EventData):
     cleared_at: UtcTime
 
 
+@event("share.set", version=1, topic=FLEET)
+class ShareSet(EventData):
+    """How much a project's turns in the queue weigh beside those of others; 1 where nothing was said. Stream
+    `share/<tenant>/<project>`."""
+
+    tenant: DnsLabel
+    project: DnsLabel
+    weight: int = Field(ge=1, le=1000, strict=True)
+
+
 @event("fleet.access_audited", version=1, topic=FLEET)
 class FleetAccessAudited(AccessAudited):
     """A mutating call on the scheduler; stream `audit-scheduler/<tenant>`."""

@@ -10,11 +10,13 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Discriminator, Tag
 
 from qm_events.ids import stream_name
+from qm_events.units import DnsLabel
 from qm_scheduler.board import Board
 from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
 from qm_scheduler.inventory import Clear, Cordon, Describe, Uncordon
 from qm_scheduler.pool import CLASSES, Pool
-from qm_scheduler.problems import CardElsewhere, CardUnknown, NodeUnknown
+from qm_scheduler.problems import CardElsewhere, CardUnknown, NodeUnknown, ProjectUnknown
+from qm_scheduler.shares import SetShare
 from qm_scheduler.views import (
     CapacityView,
     CardView,
@@ -22,11 +24,14 @@ from qm_scheduler.views import (
     NodeInput,
     NodeView,
     QueueItem,
+    ShareInput,
+    ShareView,
     capacity_view,
     card_view,
     cards_of,
     node_view,
     queue_item,
+    share_view,
 )
 from qm_service.caller import Access, Page, Permit, etag
 from qm_service.model import Act
@@ -66,6 +71,24 @@ def _queue_routes(runtime: Runtime) -> APIRouter:
         rows = list(islice(board.queue.listed(access.scopes(), after), window.fetch))
         shown, following = window.cut(rows, lambda row: (*row[0], *row[1]))
         return page([queue_item(board, docs, seq[1], runtime.clock.now()) for _, seq in shown], following)
+
+    @router.get("/shares", responses=problems())
+    async def list_shares(access: Access, window: Page) -> Paged[ShareView]:
+        """List what decides whose turn it is: the own projects that have cards, orders in the queue or a weight."""
+        board, scopes = _board(runtime), access.scopes()
+        (start,) = window.start(str) or ("",)
+        known = (scope for scope in board.queue.projects if scopes is None or scope in scopes)
+        names = sorted(scope for scope in known if scope > start)[: window.fetch]
+        shown, following = window.cut(names, lambda scope: (scope,))
+        return page([share_view(board, scope) for scope in shown], following)
+
+    @router.put("/shares/{tenant}/{project}", responses=problems(ProjectUnknown))
+    async def set_share(tenant: DnsLabel, project: DnsLabel, body: ShareInput, access: Access) -> ShareView:
+        """Set how much the turns of a project weigh; what it holds stays."""
+        scope = f"{tenant}/{project}"
+        command = SetShare(tenant, project, body.weight)
+        await runtime.execute(Act(stream_name("share", scope), command), access.cause())
+        return share_view(_board(runtime), scope)
 
     @router.get("/fleet/capacity", responses=problems())
     async def show_capacity(_: Access) -> CapacityView:

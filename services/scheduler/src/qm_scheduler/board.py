@@ -16,6 +16,7 @@ from qm_scheduler.pool import Change, Pool
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.queue import Queue, Waiting, waiting_of
 from qm_scheduler.reasons import Ahead, Case
+from qm_scheduler.shares import Share
 from qm_scheduler.view import Ask, Pick, Shape, shape_of
 
 
@@ -177,4 +178,12 @@ def _cleaning(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: 
         board.pool.clean(doc.allocation, now, nodes, change)
 
 
-_FOLLOWERS: Mapping[str, Callable[[Board, str, Any, Any], None]] = {"nodes": _node, "allocations": _order}
+def _share(board: Board, key: str, _old: Share | None, new: Share | None) -> None:
+    board.seen.update(dict.fromkeys(board.queue.weigh(key, weight=new.weight if new else 1)))
+
+
+_FOLLOWERS: Mapping[str, Callable[[Board, str, Any, Any], None]] = {
+    "nodes": _node,
+    "allocations": _order,
+    "shares": _share,
+}

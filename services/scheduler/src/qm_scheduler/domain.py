@@ -22,6 +22,7 @@ from qm_events.scheduler import (
 )
 from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitCode, WaitReason
 from qm_scheduler.inventory import NODE
+from qm_scheduler.shares import SHARE
 from qm_service.model import Context, Decider, Decision
 
 
@@ -229,4 +230,4 @@ def evolve(state: Allocation, fact: Any) -> Allocation:
 
 ALLOCATION = Decider("allocation", Allocation(), decide, evolve)
 
-DECIDERS = (ALLOCATION, NODE)
+DECIDERS = (ALLOCATION, NODE, SHARE)

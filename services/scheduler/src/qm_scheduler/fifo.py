@@ -55,6 +55,10 @@ class Fifo:
         """Return the start of one of its orders."""
         return share_of(held + self._counted()[self.entries.index((seq, cards))], weight)
 
+    def starts(self, held: int, weight: int) -> list[int]:
+        """Return the starts of all its orders, in their order."""
+        return [share_of(held + before, weight) for before in self._counted()]
+
     def earlier(self, start: int, seq: Seq, held: int, weight: int) -> tuple[int, int]:
         """Return how many of its orders have an earlier start, or the same and an earlier `Seq`, and their cards."""
         before = self._counted()

@@ -22,3 +22,10 @@ class CardElsewhere(ProblemError):
 
     code, status, title = "card-elsewhere", 409, "The card is on another node"
     remedy = "Describe the other node without the card first; a card in use leaves it when it is returned."
+
+
+class ProjectUnknown(ProblemError):
+    """A weight for a project that the directory does not have."""
+
+    code, status, title = "project-unknown", 404, "There is no such project"
+    remedy = "Register the project first; GET /v1/projects lists them."

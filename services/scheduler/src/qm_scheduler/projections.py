@@ -1,4 +1,4 @@
-"""The documents of the scheduler: `nodes` (the fleet) and `allocations` (every order that it heard of)."""
+"""The documents of the scheduler: `nodes` (the fleet), `allocations` (every order heard of), `shares` (weights)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from qm_scheduler.domain import Phase
 from qm_scheduler.fleet import FACTS as NODE_FACTS
 from qm_scheduler.fleet import Node
 from qm_scheduler.fleet import evolve as evolve_node
+from qm_scheduler.shares import SHARES
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Fold, Projection
 
@@ -149,4 +150,4 @@ NODES = Projection(
     resident=lambda _: True,
 )
 
-PROJECTIONS: Sequence[Projection[Any]] = (ALLOCATIONS, NODES, *DIRECTORY_PROJECTIONS)
+PROJECTIONS: Sequence[Projection[Any]] = (ALLOCATIONS, NODES, SHARES, *DIRECTORY_PROJECTIONS)

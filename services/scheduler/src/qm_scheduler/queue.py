@@ -290,6 +290,23 @@ class Queue:
                     cards += theirs
         return count, cards
 
+    def places(self) -> dict[str, int]:
+        """Return for all orders at once how many are due before each."""
+        due = []
+        for accepted, levels in self.stands.items():
+            for level, fifos in levels.items():
+                for scope, fifo in fifos.items():
+                    project = self.projects[scope]
+                    starts = fifo.starts(project.held + _before(levels, level, scope), project.weight)
+                    due += [(level, start, seq, accepted) for start, (seq, _) in zip(starts, fifo.entries, strict=True)]
+        rivals = {one: [other for other in self.stands if not set(one).isdisjoint(other)] for one in self.stands}
+        passed = dict.fromkeys(self.stands, 0)
+        found = {}
+        for _, _, seq, accepted in sorted(due):
+            found[seq[1]] = sum(passed[other] for other in rivals[accepted])
+            passed[accepted] += 1
+        return found
+
     def listed(
         self, scopes: Iterable[str] | None = None, after: tuple[Level, Seq] | None = None
     ) -> Iterator[tuple[Level, Seq]]:

@@ -7,7 +7,7 @@ it change the index before the next is looked at. A reason is told when its code
 somebody asks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,9 +21,12 @@ from qm_scheduler.placement import place_for
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.promise import earliest
 from qm_scheduler.queue import Line, Rank
-from qm_scheduler.reasons import explain, first_code
-from qm_scheduler.view import Pick
+from qm_scheduler.reasons import Ahead, explain, first_code
+from qm_scheduler.view import Pick, Shape
 from qm_service.model import Act, Context
+
+MANY = 32
+"""From so many orders on, the places of all are worked out at once."""
 
 
 def settle(ctx: Context) -> Sequence[Act]:
@@ -139,7 +142,10 @@ def _changed_reasons(board: Board) -> dict[str, tuple[WaitReason, ...]]:
     for ask in news:
         if ask in queue.lines:
             orders |= dict.fromkeys(_told_otherwise(board, queue.lines[ask]))
-    return {order: reasons for order in orders if order in queue.orders and (reasons := _news(board, order))}
+    told = {order: shape for order in orders if order in queue.orders and (shape := _is_news(board, order))}
+    cases = {shape: board.case(shape) for shape in set(told.values())}
+    counts = queue.places() if len(told) > MANY else {}
+    return {order: explain(cases[shape], _ahead(board, order, counts)) for order, shape in told.items()}
 
 
 def _told_otherwise(board: Board, line: Line) -> Iterator[str]:
@@ -150,8 +156,15 @@ def _told_otherwise(board: Board, line: Line) -> Iterator[str]:
             yield from (order for _, order in seqs)
 
 
-def _news(board: Board, order: str) -> tuple[WaitReason, ...]:
-    """Return the reasons of an order if the first is another than it was told."""
-    waiting, line = board.queue.orders[order], board.line(order)
-    case = board.case(waiting.ask.shape)
-    return explain(case, line) if first_code(case, line) is not waiting.code else ()
+def _is_news(board: Board, order: str) -> Shape | None:
+    """Return the shape of an order if its first reason is another than it was told."""
+    waiting, shape = board.queue.orders[order], board.queue.orders[order].ask.shape
+    behind = board.queue.is_behind(order)
+    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else first_code(board.case(shape), None)
+    return None if code in (None, waiting.code) else shape
+
+
+def _ahead(board: Board, order: str, counts: Mapping[str, int]) -> Ahead | None:
+    if not counts:
+        return board.line(order)
+    return Ahead(counts[order]) if board.queue.is_behind(order) else None

@@ -15,7 +15,9 @@ from qm_scheduler.fleet import Card, Node
 from qm_scheduler.health import Name
 from qm_scheduler.pool import CLASSES, Pool
 from qm_scheduler.projections import OrderDoc
+from qm_scheduler.queue import Project
 from qm_scheduler.reasons import explain
+from qm_scheduler.shares import WEIGHT_MAX
 
 
 class _Input(BaseModel):
@@ -61,6 +63,25 @@ class CordonInput(_Input):
     """Why the node takes no new work."""
 
     reason: Text
+
+
+class ShareInput(_Input):
+    """How much the turns of a project weigh: with 2, it gets twice as many cards as one with 1 before its turn ends."""
+
+    weight: Annotated[int, Field(ge=1, le=WEIGHT_MAX, strict=True)]
+
+
+class ShareView(BaseModel):
+    """What decides whose turn it is within a priority: the project with the smallest `share` is next."""
+
+    tenant: str
+    project: str
+    weight: int
+    cards_held: int
+    share: str
+    """Cards held by weight, as an exact ratio `cards/weight`."""
+    waiting: int
+    """Its orders in the queue."""
 
 
 class ObservationView(BaseModel):
@@ -222,6 +243,20 @@ def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str, now: date
         since=doc.since,
         promised=doc.promise is not None,
         estimate=estimate(board, docs, order, now),
+    )
+
+
+def share_view(board: Board, scope: str) -> ShareView:
+    """Return the turn of a project."""
+    tenant, _, name = scope.partition("/")
+    project = board.queue.projects.get(scope, Project())
+    return ShareView(
+        tenant=tenant,
+        project=name,
+        weight=project.weight,
+        cards_held=project.held,
+        share=f"{project.held}/{project.weight}",
+        waiting=len(board.queue.scopes.get(scope, ())),
     )
 
 
