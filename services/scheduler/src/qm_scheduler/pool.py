@@ -69,6 +69,8 @@ class Pool:
     """By order."""
     kept: dict[str, dict[str, Hold]] = field(default_factory=dict)
     """node -> order -> the hold there."""
+    mark: int = 0
+    """Moves whenever what is kept may be open to somebody to whom it was not."""
     ends: dict[str, datetime] = field(default_factory=dict)
     """allocation -> when its lease ends, where that is known."""
 
@@ -77,9 +79,10 @@ class Pool:
         old = self.nodes.get(node.node)
         self._count(old, -1)
         self._count(node, +1)
-        for card in old.cards if old else ():
-            self.homes.pop(card, None)
-        self.homes.update(dict.fromkeys(node.cards, node.node))
+        if old is None or old.cards.keys() != node.cards.keys():
+            for card in old.cards if old else ():
+                self.homes.pop(card, None)
+            self.homes.update(dict.fromkeys(node.cards, node.node))
         self.nodes[node.node] = node
         self._view(node, change)
 
@@ -87,7 +90,10 @@ class Pool:
         if node is None:
             return
         for card in node.cards.values():
-            self.counts.setdefault(card.accelerator, Counter())[self.class_of(node, card)] += by
+            counts = self.counts.get(card.accelerator)
+            if counts is None:
+                counts = self.counts[card.accelerator] = Counter()
+            counts[self.class_of(node, card)] += by
 
     def class_of(self, node: Node, card: Card) -> str:
         """Return the one of CLASSES that the card is in."""
@@ -114,43 +120,48 @@ class Pool:
                 change.lasting.update(kind[0] for kind in (*(old.free if old else ()), *room.free))
             elif sight in (Sight.OPEN, Sight.FREE):
                 _gains(old, room, change)
+                self.mark += node.node in self.kept and sight is Sight.FREE
 
     def _rooms(self, node: Node) -> dict[Sight, Room]:
-        cards: dict[Sight, dict[Kind, int]] = {sight: {} for sight in Sight}
+        cards: dict[Sight, dict[Kind, int]] = {Sight.FREE: {}, Sight.WELL: {}, Sight.IDLE: {}, Sight.ALL: {}}
+        free, well, idle, whole = cards.values()
         for card in node.cards.values():
-            for sight in self._sights(node, card):
-                kind = (card.accelerator, card.memory_mib)
-                cards[sight][kind] = cards[sight].get(kind, 0) + 1
+            if not card.present:
+                continue
+            kind = (card.accelerator, card.memory_mib)
+            whole[kind] = whole.get(kind, 0) + 1
+            serves = is_usable(node, card)
+            if serves:
+                idle[kind] = idle.get(kind, 0) + 1
+            if card.allocation is None or card.allocation in self.cleaning:
+                well[kind] = well.get(kind, 0) + 1
+                if serves and card.allocation is None:
+                    free[kind] = free.get(kind, 0) + 1
+        busy = rest = (node.cpu_milli, node.memory_mib)
+        for allocation, holding in node.holdings.items():
+            busy = (busy[0] - holding.cpu_milli, busy[1] - holding.memory_mib)
+            if allocation not in self.cleaning:
+                rest = (rest[0] - holding.cpu_milli, rest[1] - holding.memory_mib)
+        left = {Sight.FREE: busy, Sight.WELL: rest}
         rack, domain = seat(node.rack or f"\0{node.node}"), seat(node.domain or f"\0{node.node}")
-        busy = list(node.holdings.items())
-        rest = [(key, holding) for key, holding in busy if key not in self.cleaning]
-        taken = {Sight.FREE: busy, Sight.WELL: rest}
-        rooms: dict[Sight, Room] = {
-            sight: Room(
-                node.node,
-                cards[sight],
-                node.cpu_milli - sum(holding.cpu_milli for _, holding in taken.get(sight, ())),
-                node.memory_mib - sum(holding.memory_mib for _, holding in taken.get(sight, ())),
-                rack,
-                domain,
-            )
-            for sight in Sight
-            if sight is not Sight.OPEN
+        rooms = {
+            sight: Room(node.node, there, *left.get(sight, (node.cpu_milli, node.memory_mib)), rack, domain)
+            for sight, there in cards.items()
         }
-        rooms[Sight.OPEN] = self.left_on(node, rooms[Sight.FREE], self.kept.get(node.node, {}).values())
+        kept = self.kept.get(node.node)
+        rooms[Sight.OPEN] = self.left_on(node, rooms[Sight.FREE], kept.values()) if kept else rooms[Sight.FREE]
         return rooms
 
-    def _sights(self, node: Node, card: Card) -> Iterator[Sight]:
-        if not card.present:
-            return
-        usable = is_usable(node, card)
-        yield Sight.ALL
-        if usable:
-            yield Sight.IDLE
-        if card.allocation is None or card.allocation in self.cleaning:
-            yield Sight.WELL
-        if usable and card.allocation is None:
-            yield Sight.FREE
+    def reach(self, accelerator: str) -> tuple[int, int]:
+        """Return the most cards of one kind on one node that are open to all, and that are free on nodes with a hold."""
+        rooms = self.views[Sight.FREE].rooms
+        kept = (
+            rooms[seat(pick.node)].free.get(pick.kind, 0)
+            for hold in self.holds.values()
+            for pick in hold.picks
+            if pick.kind[0] == accelerator
+        )
+        return self.views[Sight.OPEN].most(accelerator), max(kept, default=0)
 
     def clean(self, allocation: str, started: bool, nodes: tuple[str, ...], change: Change) -> None:
         """Note that an allocation is being given back: its cards count as out of service, not as in use."""
@@ -179,9 +190,13 @@ class Pool:
 
     def keep(self, order: str, hold: Hold | None, change: Change) -> None:
         """Keep a place for an order, or (None) no longer."""
+        self.mark += 1
         old = self.holds.pop(order, None)
         for pick in old.picks if old else ():
-            self.kept.get(pick.node, {}).pop(order, None)
+            there = self.kept.get(pick.node, {})
+            there.pop(order, None)
+            if not there:
+                self.kept.pop(pick.node, None)
         if hold is not None:
             self.holds[order] = hold
             for pick in hold.picks:

@@ -11,7 +11,7 @@ need, so a change wakes only those it can help; a line that claims nothing waits
 nobody.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from typing import NamedTuple, TypeVar
@@ -56,6 +56,8 @@ class Line:
     codes: dict[WaitCode | None, SortedList] = field(default_factory=dict)
     """`Seq`s, by the first reason that was told."""
     claims: tuple[str, ...] = ()
+    vain: int = -1
+    """The mark of the places that are kept (`Pool.mark`) at which none of them was open to it."""
 
 
 @dataclass(slots=True)
@@ -226,13 +228,15 @@ class Queue:
                 if not lines[cards]:
                     del lines[cards]
 
-    def sleep(self, line: Line) -> None:
+    def sleep(self, line: Line, mark: int) -> None:
         """Leave the line alone until `wake`: it was tried in vain."""
+        line.vain = mark
         for name in line.claims:
             self._move(name, line, awake=False)
 
     def rouse(self, line: Line) -> None:
-        """Try a line again."""
+        """Try a line again, on what is kept, too."""
+        line.vain = -1
         for name in line.claims:
             self._move(name, line, awake=True)
 
@@ -243,19 +247,26 @@ class Queue:
             return
         for needed in [needed for needed in where.asleep if needed <= cards]:
             for ask in list(where.asleep[needed]):
-                self.rouse(self.lines[ask])
+                for name in self.lines[ask].claims:
+                    self._move(name, self.lines[ask], awake=True)
 
-    def next(self) -> tuple[Rank, Line] | None:
-        """Return the best ranked order of all lines that are awake."""
-        best: tuple[Rank, Line] | None = None
-        for lane in self.lanes.values():
-            for lines in lane.awake.values():
+    def candidates(self, reach: Callable[[str], tuple[int, int]], mark: int) -> list[tuple[Rank, Ask]]:
+        """Return the best ranked order of each line that is awake and within reach, the best first. `reach` tells for a
+        lane the most cards that a node has open to all, and those that it keeps for some; `mark`: see `Line.vain`."""
+        found: dict[Ask, Rank] = {}
+        for name, lane in self.lanes.items():
+            if not lane.awake:
+                continue
+            open_to_all, kept = reach(name)
+            for cards, lines in lane.awake.items():
+                if cards > open_to_all and cards > kept:
+                    continue
                 for ask in lines:
-                    line = self.lines[ask]
-                    rank = line.heads.top()
-                    if rank is not None and (best is None or rank < best[0]):
-                        best = (rank, line)
-        return best
+                    if cards > open_to_all and self.lines[ask].vain == mark:
+                        continue
+                    if (rank := self.lines[ask].heads.top()) is not None:
+                        found[ask] = rank
+        return sorted((rank, ask) for ask, rank in found.items())
 
     def front(self, lane: str) -> Rank | None:
         """Return the best ranked order of those that claim a type."""

@@ -47,17 +47,17 @@ def settle(ctx: Context) -> Sequence[Act]:
 
 
 def _place_next(board: Board, ctx: Context) -> Sequence[Act]:
-    queue = board.queue
-    while (best := queue.next()) is not None:
-        (level, _, seq), line = best
-        picks = place_for(board.pool, line.ask, -level[0], ctx.now)
+    queue, pool = board.queue, board.pool
+    for rank, ask in queue.candidates(pool.reach, pool.mark):
+        line = queue.lines[ask]
+        picks = place_for(pool, ask, -rank[0][0], ctx.now)
         if picks is None:
-            queue.sleep(line)
+            queue.sleep(line, pool.mark)
             continue
-        for passed in _passed(board, best[0], picks):
+        for passed in _passed(board, rank, picks):
             if acts := _promise(board, ctx, passed):
                 return acts
-        return _grant(board, ctx, seq[1], line, picks)
+        return _grant(board, ctx, rank[2][1], line, picks)
     return ()
 
 

@@ -6,6 +6,7 @@ A `View` keeps nodes by kind and count of free cards; ties are in the order of a
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -91,6 +92,7 @@ def ask_of(request: OrderRequest, owner: str = "") -> Ask:
     return Ask(shape_of(request), request.duration_seconds, request.expires_at, owner)
 
 
+@lru_cache(maxsize=1 << 18)
 def seat(name: str) -> bytes:
     """Return the place of a node, rack or domain in the fixed order in which ties are broken."""
     return blake2b(name.encode(), digest_size=8).digest() + name.encode()
@@ -165,6 +167,11 @@ class View:
             for memory in self.kinds.get(accelerator, ())
             if memory >= shape.card_memory_mib
         )
+
+    def most(self, accelerator: str) -> int:
+        """Return the most cards of one kind of a type on one node."""
+        levels = (self.levels[accelerator, memory] for memory in self.kinds.get(accelerator, ()))
+        return max((level.peekitem()[0] for level in levels if level), default=0)
 
     def best_fit(self, kind: Kind, least: int) -> Iterator[Room]:
         """Yield the nodes with at least `least` free cards of the kind, the fullest first."""
