@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from qm_events.specs import Health, OrderRequest, WaitCode
@@ -20,6 +20,7 @@ class Bin:
     cards: tuple[tuple[str, int], ...]
     rack: str | None
     domain: str | None
+    traits: tuple[str, ...] = ()
 
 
 def fits(
@@ -52,6 +53,8 @@ def _can_place(bins: Sequence[Bin], asked: OrderRequest, types: set[str], left: 
     for at, each in enumerate(bins):
         if each.cpu < spec.cpu_milli or each.memory < spec.memory_mib:
             continue
+        if any(trait not in each.traits for trait in spec.traits or ()):
+            continue
         for kind in sorted(set(each.cards)):
             if (
                 kind[0] not in types
@@ -62,8 +65,8 @@ def _can_place(bins: Sequence[Bin], asked: OrderRequest, types: set[str], left: 
             rest = list(each.cards)
             for _ in range(spec.cards_per_unit):
                 rest.remove(kind)
-            smaller = Bin(
-                each.name, each.cpu - spec.cpu_milli, each.memory - spec.memory_mib, tuple(rest), each.rack, each.domain
+            smaller = replace(
+                each, cpu=each.cpu - spec.cpu_milli, memory=each.memory - spec.memory_mib, cards=tuple(rest)
             )
             if _can_place([*bins[:at], smaller, *bins[at + 1 :]], asked, types, left - 1):
                 return True
@@ -96,6 +99,7 @@ def fleet(nodes: Sequence[Node], *, repaired: bool, ended: bool, cleaning: froze
             tuple((card.accelerator, card.memory_mib) for card in node.cards.values() if counts(node, card)),
             node.rack,
             node.domain,
+            node.traits,
         )
         for node in nodes
     ]
@@ -145,7 +149,7 @@ def _spare(node: Node, free: Bin, kept: Sequence[OrderDoc], docs: Sequence[Order
         named = {(at.accelerator, at.card_memory_mib) for doc in due if doc.promise for at in doc.promise.places}
         cpu, memory = min(cpu, left_cpu), min(memory, left_memory)
         cards = Counter({kind: min(n, left[kind]) if kind in named else n for kind, n in cards.items()})
-    return Bin(node.node, cpu, memory, tuple((+cards).elements()), free.rack, free.domain)
+    return replace(free, cpu=cpu, memory=memory, cards=tuple((+cards).elements()))
 
 
 def _not_after(one: datetime | None, other: datetime | None) -> bool:
@@ -164,13 +168,11 @@ def _at(node: Node, free: Bin, docs: Sequence[OrderDoc], time: datetime | None) 
         if card.allocation in gone and card.present and well(node, card)
     )
     over = [holding for key, holding in node.holdings.items() if key in gone]
-    return Bin(
-        node.node,
-        free.cpu + sum(holding.cpu_milli for holding in over),
-        free.memory + sum(holding.memory_mib for holding in over),
-        free.cards + back,
-        free.rack,
-        free.domain,
+    return replace(
+        free,
+        cpu=free.cpu + sum(holding.cpu_milli for holding in over),
+        memory=free.memory + sum(holding.memory_mib for holding in over),
+        cards=free.cards + back,
     )
 
 
@@ -263,8 +265,11 @@ def _codes(nodes: Sequence[Node], asked: OrderRequest, cleaning: frozenset[str],
 def _fragmented(now: Sequence[Bin], asked: OrderRequest) -> bool:
     spec = asked.specification
     free = sum(
-        kind[0] in spec.accelerators and kind[1] >= spec.accelerator_memory_mib for each in now for kind in each.cards
+        kind[0] in spec.accelerators and kind[1] >= spec.accelerator_memory_mib
+        for each in now
+        if set(spec.traits or ()) <= set(each.traits)
+        for kind in each.cards
     )
     bare = asked.model_copy(update={"specification": spec.model_copy(update={"cpu_milli": 0, "memory_mib": 0})})
-    roomy = [Bin(each.name, 0, 0, each.cards, each.rack, each.domain) for each in now]
+    roomy = [replace(each, cpu=0, memory=0) for each in now]
     return free >= asked.cards and not fits(roomy, bare, topology=False)

@@ -29,7 +29,7 @@ from qm_events.specs import (
 from qm_scheduler.board import Board
 from qm_scheduler.consumers import SCHEDULER
 from qm_scheduler.fleet import Node, Observation
-from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Seen, Uncordon
+from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, Seen, Uncordon
 from qm_scheduler.projections import ALLOCATIONS, NODES, SHARES, OrderDoc
 from qm_scheduler.reasons import explain
 from qm_service.model import Act, Context, Rejected
@@ -52,6 +52,7 @@ def request(
     required: bool = True,
     card_memory: int = 80 * MIB,
     project: str = "vision",
+    traits: Sequence[str] = (),
     **more: Any,
 ) -> OrderRequest:
     """Return what an order asks for."""
@@ -63,6 +64,7 @@ def request(
         accelerator_memory_mib=card_memory,
         cpu_milli=cpu,
         memory_mib=memory,
+        traits=tuple(traits) or None,
     )
     return OrderRequest(
         tenant="acme",
@@ -185,6 +187,9 @@ class Yard:
     def uncordon(self, node: str) -> None:
         self.ask(f"node/{node}", Uncordon())
 
+    def retire(self, node: str) -> Sequence[EventData] | Rejected:
+        return self.ask(f"node/{node}", Retire("sold"))
+
     def clear(self, node: str, card: str) -> None:
         self.ask(f"node/{node}", Clear(card))
 
@@ -263,7 +268,10 @@ class Yard:
             if fold is None:
                 continue
             old = self.docs.all[name].get(event.key)
-            new = self.docs.all[name][event.key] = fold.apply(old, event)
+            new = fold.apply(old, event)
+            self.docs.all[name].pop(event.key, None)
+            if new is not None:
+                self.docs.all[name][event.key] = new
             keep = projection.resident
             assert keep is not None
             before, after = (doc if doc is not None and keep(doc) else None for doc in (old, new))

@@ -73,6 +73,19 @@ class AllocationWithdrawn(EventData):
     withdrawn_at: UtcTime
 
 
+@event("allocation.impaired", version=1, topic=ALLOCATIONS)
+class AllocationImpaired(EventData):
+    """A card that the order holds is seen to be sick, or well again. It stays held, and the quota stays as it is."""
+
+    order: str
+    allocation: str
+    node: str
+    card: str
+    health: Health
+    code: str = ""
+    impaired_at: UtcTime
+
+
 @event("allocation.returned", version=1, topic=ALLOCATIONS)
 class AllocationReturned(EventData):
     """No card is held any more: each is back in the pool or quarantined."""
@@ -109,6 +122,17 @@ class NodeRegistered(EventData):
     cards: tuple[CardSpec, ...]
     rack: str | None = None
     domain: str | None = None
+    traits: tuple[DnsLabel, ...] | None = Field(default=None, max_length=32)
+    """What the node has that not every node has, sorted; a specification may ask for it."""
+
+
+@event("node.retired", version=1, topic=FLEET)
+class NodeRetired(EventData):
+    """The node and its cards left the fleet for good, with nothing held on it; it may be registered anew."""
+
+    node: str
+    reason: str
+    retired_at: UtcTime
 
 
 @event("node.cordoned", version=1, topic=FLEET)
@@ -137,6 +161,16 @@ class CardHealthChanged(EventData):
     code: str = ""
     message: str = ""
     observed_at: UtcTime
+
+
+@event("card.quarantined", version=1, topic=FLEET)
+class CardQuarantined(EventData):
+    """The card takes no new work until an operator clears it, whatever its sources say from now on."""
+
+    node: str
+    card: str
+    reason: str
+    quarantined_at: UtcTime
 
 
 @event("cards.held", version=1, topic=FLEET)

@@ -12,10 +12,11 @@ from pydantic import Discriminator, Tag
 from qm_events.ids import stream_name
 from qm_events.units import DnsLabel
 from qm_scheduler.board import Board
+from qm_scheduler.drain import DrainView, drain_view
 from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
-from qm_scheduler.inventory import Clear, Cordon, Describe, Uncordon
+from qm_scheduler.inventory import Clear, Cordon, Describe, Retire, Uncordon
 from qm_scheduler.pool import CLASSES, Pool
-from qm_scheduler.problems import CardElsewhere, CardUnknown, NodeUnknown, ProjectUnknown
+from qm_scheduler.problems import CardElsewhere, CardUnknown, NodeInUse, NodeUnknown, ProjectUnknown
 from qm_scheduler.shares import SetShare
 from qm_scheduler.views import (
     CapacityView,
@@ -130,6 +131,23 @@ def _node_routes(runtime: Runtime) -> APIRouter:
         """Give the node work again."""
         return await _change(runtime, access, node, Uncordon(), response)
 
+    @router.get("/fleet/nodes/{node}/drain", responses=problems(NodeUnknown))
+    async def show_drain(node: NodePath, _: Access) -> DrainView:
+        """Show who is on a node and until when, without changing anything."""
+        return _drain(runtime, node)
+
+    @router.post("/fleet/nodes/{node}/drain", responses=problems(NodeUnknown, VersionConflict))
+    async def drain_node(node: NodePath, body: CordonInput, access: Access, response: Response) -> DrainView:
+        """Cordon a node and show when it will be empty; nobody is thrown out."""
+        await _change(runtime, access, node, Cordon(body.reason), response)
+        return _drain(runtime, node)
+
+    @router.post("/fleet/nodes/{node}/retire", status_code=204, responses=problems(NodeUnknown, NodeInUse))
+    async def retire_node(node: NodePath, body: CordonInput, access: Access) -> None:
+        """Take an empty node and its cards out of the fleet for good."""
+        act = Act(stream_name("node", node), Retire(body.reason))
+        await runtime.execute(act, access.cause(), expected_version=access.if_match)
+
     return router
 
 
@@ -212,6 +230,12 @@ def _show(runtime: Runtime, node: str, version: int, response: Response) -> Node
         raise NodeUnknown(f"Node {node} is not in the fleet.")
     response.headers["ETag"] = etag(version)
     return node_view(pool, pool.nodes[node])
+
+
+def _drain(runtime: Runtime, node: str) -> DrainView:
+    if (known := _board(runtime).pool.nodes.get(node)) is None:
+        raise NodeUnknown(f"Node {node} is not in the fleet.")
+    return drain_view(known, runtime.context().docs.resident("allocations"))
 
 
 def _board(runtime: Runtime) -> Board:

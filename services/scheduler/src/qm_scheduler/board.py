@@ -10,6 +10,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
+from qm_events.specs import Health
 from qm_scheduler.fleet import Node
 from qm_scheduler.holds import Hold
 from qm_scheduler.pool import Change, Pool
@@ -36,6 +37,8 @@ class Board:
     """Lines of which some may have been told no reason yet, or another than holds now."""
     fronts: dict[str, str] = field(default_factory=dict)
     """Lane -> the order that was at its front when reasons were last told."""
+    impaired: dict[tuple[str, str], None] = field(default_factory=dict)
+    """(node, card) of cards in use of which the health changed."""
     lasting: set[str] = field(default_factory=set)
     """Types of which other cards could serve than before."""
     suspect: dict[str, None] = field(default_factory=dict)
@@ -83,11 +86,23 @@ class Board:
                 self.suspect[order] = None
 
 
-def _node(board: Board, _: str, _old: Node | None, new: Node | None) -> None:
+def _node(board: Board, _: str, old: Node | None, new: Node | None) -> None:
+    change = Change()
     if new is not None:
-        change = Change()
         board.pool.put(new, change)
-        board.note(change)
+        if old is None or old.holdings is new.holdings:
+            _impaired(board, old, new)
+    elif old is not None:
+        board.pool.drop(old, change)
+    board.note(change)
+
+
+def _impaired(board: Board, old: Node | None, new: Node) -> None:
+    for card in new.cards.values():
+        before = old.cards.get(card.card) if old else None
+        was = before.health if before else Health.HEALTHY
+        if card.allocation is not None and card.health is not was:
+            board.impaired[new.node, card.card] = None
 
 
 def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -> None:
@@ -138,7 +153,7 @@ def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, ch
         return
     hold = None
     if now is not None and new is not None:
-        picks = tuple(Pick(at.node, (at.accelerator, at.card_memory_mib), at.units) for at in now.places)
+        picks = tuple(Pick(at.node, (at.accelerator, at.card_memory_mib, ()), at.units) for at in now.places)
         hold = Hold(key, new.asked.priority, shape_of(new.asked), picks, now.until)
     board.pool.keep(key, hold, change)
     board.suspect.pop(key, None)

@@ -4,7 +4,7 @@ The end of an order may overtake its beginning: then `allocation.withdrawn` is t
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from qm_events import EventData
 from qm_events.ids import derived_id
 from qm_events.scheduler import (
     AllocationAllocated,
+    AllocationImpaired,
     AllocationPromised,
     AllocationQueued,
     AllocationReturned,
@@ -55,6 +56,8 @@ class Allocation:
     allocation: str = ""
     units: tuple[PlacedUnit, ...] = ()
     allocated_at: datetime | None = None
+    impaired: dict[str, Health] = field(default_factory=dict)
+    """Cards of it that are sick."""
 
 
 # ---- commands
@@ -93,6 +96,17 @@ class Promise:
     order: str
     places: tuple[KeptPlace, ...]
     until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Impair:
+    """A card that it holds is sick, or (healthy) no longer."""
+
+    order: str
+    node: str
+    card: str
+    health: Health
+    code: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +170,23 @@ def _promise(state: Allocation, command: Promise, ctx: Context) -> Decision:
     return [AllocationPromised(order=command.order, places=command.places, until=command.until, promised_at=ctx.now)]
 
 
+def _impair(state: Allocation, command: Impair, ctx: Context) -> Decision:
+    known = state.impaired.get(command.card, Health.HEALTHY)
+    if state.phase is not Phase.ALLOCATED or known is command.health:
+        return []
+    return [
+        AllocationImpaired(
+            order=command.order,
+            allocation=state.allocation,
+            node=command.node,
+            card=command.card,
+            health=command.health,
+            code=command.code,
+            impaired_at=ctx.now,
+        )
+    ]
+
+
 def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
     if state.phase is not Phase.WAITING or state.code is command.reasons[0].code:
         return []
@@ -193,6 +224,7 @@ RULES: Mapping[type, Callable[[Allocation, Any, Context], Decision]] = {
     Withdraw: _withdraw,
     Allocate: _allocate,
     Promise: _promise,
+    Impair: _impair,
     Explain: _explain,
     Return: _return,
 }
@@ -218,6 +250,7 @@ FACTS: Mapping[type[EventData], Callable[[Allocation, Any], Allocation]] = {
         units=fact.units,
         allocated_at=fact.allocated_at,
     ),
+    AllocationImpaired: lambda state, fact: replace(state, impaired={**state.impaired, fact.card: fact.health}),
     AllocationWithdrawn: lambda state, _: replace(state, phase=Phase.WITHDRAWN),
     AllocationReturned: lambda state, _: replace(state, phase=Phase.RETURNED),
 }

@@ -26,12 +26,13 @@ class Hold:
     until: datetime | None
     """When the leases in the way have ended; None = not known."""
 
-    def needs(self, node: str) -> tuple[Mapping[Kind, int], int]:
+    def needs(self, room: Room) -> tuple[Mapping[Kind, int], int]:
         """Return the cards by kind that are kept on a node, and for how many units."""
-        here = [pick for pick in self.picks if pick.node == node]
+        here = [pick for pick in self.picks if pick.node == room.node]
         cards: dict[Kind, int] = {}
         for pick in here:
-            cards[pick.kind] = cards.get(pick.kind, 0) + pick.units * self.shape.cards
+            kind = (*pick.kind[:2], room.traits)
+            cards[kind] = cards.get(kind, 0) + pick.units * self.shape.cards
         return cards, sum(pick.units for pick in here)
 
     def binds(self, ask: Ask, priority: int, now: datetime) -> bool:
@@ -68,7 +69,7 @@ def left_over(room: Room, holds: Iterable[Hold], by: Callable[[datetime | None],
     kept_cpu = kept_memory = 0
     for hold in sorted(holds, key=lambda hold: (hold.until is not None, hold.until, hold.order)):
         then = by(hold.until)
-        cards, units = hold.needs(room.node)
+        cards, units = hold.needs(room)
         for kind, count in cards.items():
             kept[kind] = kept.get(kind, 0) + count
             free[kind] = min(free.get(kind, 0), then.free.get(kind, 0) - kept[kind])

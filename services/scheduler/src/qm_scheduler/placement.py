@@ -12,7 +12,7 @@ from functools import partial
 
 from qm_events.specs import TopologyLevel
 from qm_scheduler.pool import Pool, Sight
-from qm_scheduler.view import Ask, Kind, Kinds, Pick, Room, Shape, View, group_of, seat
+from qm_scheduler.view import Ask, Kind, Kinds, Pick, Room, Shape, View, seat
 
 Rooms = Callable[[Kind], Iterable[Room]]
 """The nodes to fill with cards of a kind, the best fit first."""
@@ -97,25 +97,24 @@ def _on_one_node(view: View, shape: Shape, kinds: Kinds) -> list[Pick] | None:
         rooms: Iterable[Room] = view.best_fit(kinds[0], least)
     else:
         keys = {key for kind in kinds for level in view.levels[kind].values() for key in level}
-        rooms = (view.rooms[key] for key in _by_best_fit(view, ({key} for key in keys), kinds, least))
+        rooms = (view.rooms[key] for key in _by_best_fit(view, keys, kinds, least))
     for room in rooms:
         if capacity(room, shape, kinds) >= shape.units:
             return _fill(shape, kinds, partial(_just, room))
     return None
 
 
-def _by_best_fit(view: View, groups: Iterable[set[bytes]], kinds: Kinds, least: int) -> Iterator[bytes]:
-    totals = (
-        (sum(view.rooms[key].free.get(kind, 0) for key in group for kind in kinds), min(group)) for group in groups
-    )
-    return (first for total, first in sorted(totals) if total >= least)
+def _by_best_fit(view: View, keys: Iterable[bytes], kinds: Kinds, least: int) -> Iterator[bytes]:
+    totals = ((sum(view.rooms[key].free.get(kind, 0) for kind in kinds), key) for key in keys)
+    return (key for total, key in sorted(totals) if total >= least)
 
 
 def _in_one_group(view: View, shape: Shape, kinds: Kinds) -> list[Pick] | None:
     level = TopologyLevel(shape.within or TopologyLevel.RACK)
-    groups = view.groups[level]
-    for first in _by_best_fit(view, groups.values(), kinds, shape.cards * shape.units):
-        members = groups[group_of(view.rooms[first], level) or b""]
+    groups, least = view.groups[level], shape.cards * shape.units
+    sums = ((sum(by_kind.get(kind, 0) for kind in kinds), key) for key, by_kind in view.totals[level].items())
+    for _, group in sorted(each for each in sums if each[0] >= least):
+        members = groups[group]
         if (picks := _fill(shape, kinds, partial(_best_of, view, members, shape.cards))) is not None:
             return picks
     return None

@@ -86,6 +86,18 @@ class Pool:
         self.nodes[node.node] = node
         self._view(node, change)
 
+    def drop(self, node: Node, change: Change) -> None:
+        """Forget a node that left the fleet."""
+        self._count(node, -1)
+        for card in node.cards:
+            self.homes.pop(card, None)
+        del self.nodes[node.node]
+        for view in self.views.values():
+            view.put(seat(node.node), None)
+        types = {card.accelerator for card in node.cards.values()}
+        change.seen |= types
+        change.lasting |= types
+
     def _count(self, node: Node | None, by: int) -> None:
         if node is None:
             return
@@ -128,7 +140,7 @@ class Pool:
         for card in node.cards.values():
             if not card.present:
                 continue
-            kind = (card.accelerator, card.memory_mib)
+            kind = (card.accelerator, card.memory_mib, node.traits)
             whole[kind] = whole.get(kind, 0) + 1
             serves = is_usable(node, card)
             if serves:
@@ -145,7 +157,9 @@ class Pool:
         left = {Sight.FREE: busy, Sight.WELL: rest}
         rack, domain = seat(node.rack or f"\0{node.node}"), seat(node.domain or f"\0{node.node}")
         rooms = {
-            sight: Room(node.node, there, *left.get(sight, (node.cpu_milli, node.memory_mib)), rack, domain)
+            sight: Room(
+                node.node, there, *left.get(sight, (node.cpu_milli, node.memory_mib)), rack, domain, node.traits
+            )
             for sight, there in cards.items()
         }
         kept = self.kept.get(node.node)
@@ -153,13 +167,15 @@ class Pool:
         return rooms
 
     def reach(self, accelerator: str) -> tuple[int, int]:
-        """Return the most cards of one kind on one node that are open to all, and that are free on nodes with a hold."""
+        """Return the most cards of one kind on a node that are open to all, and that are free where places are kept."""
         rooms = self.views[Sight.FREE].rooms
         kept = (
-            rooms[seat(pick.node)].free.get(pick.kind, 0)
+            count
             for hold in self.holds.values()
             for pick in hold.picks
-            if pick.kind[0] == accelerator
+            if pick.node in self.nodes
+            for kind, count in rooms[seat(pick.node)].free.items()
+            if kind[0] == accelerator
         )
         return self.views[Sight.OPEN].most(accelerator), max(kept, default=0)
 
@@ -201,13 +217,13 @@ class Pool:
             self.holds[order] = hold
             for pick in hold.picks:
                 self.kept.setdefault(pick.node, {})[order] = hold
-        names = {pick.node: pick.kind for each in (old, hold) if each for pick in each.picks}
-        for name, kind in names.items():
+        for name in {pick.node for each in (old, hold) if each for pick in each.picks}:
             if name not in self.nodes:
                 continue
             self._view(self.nodes[name], change)
             # Whoever ends before it may take what is kept, and nobody was asked about that yet.
-            change.gain(kind[0], self.views[Sight.FREE].rooms[seat(name)].free.get(kind, 0))
+            for kind, count in self.views[Sight.FREE].rooms[seat(name)].free.items():
+                change.gain(kind[0], count)
 
     def ends_at(self, allocation: str, end: datetime | None, nodes: Iterable[str], change: Change) -> None:
         """Note when a lease ends; None = that is not known, or it is over."""
@@ -227,7 +243,7 @@ class Pool:
             for hold in self.holds.values()
             if not hold.binds(ask, priority, now)
             for pick in hold.picks
-            if pick.kind[0] in ask.shape.accelerators
+            if pick.kind[0] in ask.shape.accelerators and pick.node in self.nodes
         }
         for name in lifted:
             binding = [hold for hold in self.kept[name].values() if hold.binds(ask, priority, now)]
@@ -241,7 +257,7 @@ class Pool:
         """Yield the free cards of a kind on a node, by card id."""
         state = self.nodes[node]
         for card in state.cards.values():
-            if card.allocation is None and (card.accelerator, card.memory_mib) == kind and is_usable(state, card):
+            if card.allocation is None and (card.accelerator, card.memory_mib) == kind[:2] and is_usable(state, card):
                 yield card.card
 
     def count(self, accelerators: tuple[str, ...], *classes: str) -> int:
@@ -258,7 +274,7 @@ def usable(node: Node, allocation: str) -> Iterator[Kind]:
     """Yield the kinds of the cards of an allocation that will serve again, one for each card."""
     for card in node.cards.values():
         if card.allocation == allocation and is_usable(node, card):
-            yield card.accelerator, card.memory_mib
+            yield card.accelerator, card.memory_mib, node.traits
 
 
 def _gains(old: Room | None, new: Room, change: Change) -> None:

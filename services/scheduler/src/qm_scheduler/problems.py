@@ -24,6 +24,13 @@ class CardElsewhere(ProblemError):
     remedy = "Describe the other node without the card first; a card in use leaves it when it is returned."
 
 
+class NodeInUse(ProblemError):
+    """A node on which cards are held cannot leave the fleet."""
+
+    code, status, title = "node-in-use", 409, "Cards of the node are in use"
+    remedy = "Drain it with POST /v1/fleet/nodes/{node}/drain and retire it when it is empty."
+
+
 class ProjectUnknown(ProblemError):
     """A weight for a project that the directory does not have."""
 

@@ -1,7 +1,7 @@
 """The documents of the scheduler: `nodes` (the fleet), `allocations` (every order heard of), `shares` (weights)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,14 +10,16 @@ from qm_events.catalog import OrderExtensionRequested
 from qm_events.provisioner import EnvironmentReady, EnvironmentReleaseStarted
 from qm_events.scheduler import (
     AllocationAllocated,
+    AllocationImpaired,
     AllocationPromised,
     AllocationQueued,
     AllocationReturned,
     AllocationWaiting,
     AllocationWithdrawn,
     KeptPlace,
+    NodeRetired,
 )
-from qm_events.specs import OrderRequest, PlacedUnit, WaitReason
+from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitReason
 from qm_scheduler.domain import Phase
 from qm_scheduler.fleet import FACTS as NODE_FACTS
 from qm_scheduler.fleet import Node
@@ -56,6 +58,8 @@ class OrderDoc:
     units: tuple[PlacedUnit, ...] = ()
     ready_at: datetime | None = None
     extended_to: datetime | None = None
+    impaired: dict[str, Health] = field(default_factory=dict)
+    """What was told of cards that it holds."""
     releasing: bool = False
     """The provisioner began to give the cards back."""
 
@@ -108,6 +112,11 @@ def _allocated(doc: OrderDoc | None, event: Event[AllocationAllocated]) -> Order
     )
 
 
+def _impaired(doc: OrderDoc | None, event: Event[AllocationImpaired]) -> OrderDoc:
+    doc, fact = doc or OrderDoc(event.key), event.data
+    return replace(doc, impaired={**doc.impaired, fact.card: fact.health})
+
+
 ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
     AllocationQueued: _changed(
         lambda fact: {
@@ -122,6 +131,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
     AllocationWaiting: _changed(lambda fact: {"reasons": fact.reasons, "since": fact.since}),
     AllocationPromised: _changed(lambda fact: {"promise": Promised(fact.places, fact.until) if fact.places else None}),
     AllocationAllocated: Fold(_allocated),
+    AllocationImpaired: Fold(_impaired),
     AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None, "promise": None}),
     AllocationReturned: _changed(lambda _: {"phase": Phase.RETURNED}),
     EnvironmentReady: _changed(lambda fact: {"ready_at": fact.ready_at}),
@@ -142,11 +152,15 @@ def _node(doc: Node | None, event: Event[Any]) -> Node:
     return evolve_node(doc or Node(), event.data)
 
 
+def _retired(_: Node | None, _event: Event[Any]) -> None:
+    return None
+
+
 NODES = Projection(
     name="nodes",
-    version=1,
+    version=2,
     model=Node,
-    folds={fact: Fold(_node) for fact in NODE_FACTS},
+    folds={fact: Fold(_node) for fact in NODE_FACTS} | {NodeRetired: Fold(_retired)},
     resident=lambda _: True,
 )
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from qm_events.ids import stream_name
 from qm_events.scheduler import KeptPlace
-from qm_events.specs import PlacedUnit, WaitCode, WaitReason
+from qm_events.specs import Health, PlacedUnit, WaitCode, WaitReason
 from qm_scheduler.board import Board
-from qm_scheduler.domain import Allocate, Explain, Promise, allocation_id
+from qm_scheduler.domain import Allocate, Explain, Impair, Promise, allocation_id
+from qm_scheduler.fleet import SICK, Node
 from qm_scheduler.inventory import HoldCards
 from qm_scheduler.placement import place_for
 from qm_scheduler.projections import OrderDoc
@@ -34,6 +35,8 @@ def settle(ctx: Context) -> Sequence[Act]:
     board: Board = ctx.index
     if board.lasting:
         board.reclaim()
+    if board.impaired and (acts := _impaired(board, ctx)):
+        return acts
     if board.suspect and (acts := _renew(board, ctx)):
         return acts
     if acts := _place_next(board, ctx):
@@ -115,6 +118,28 @@ def _renew(board: Board, ctx: Context) -> Sequence[Act]:
     """Look again at promises that a change may have broken or bettered."""
     orders, board.suspect = sorted(board.suspect), {}
     return [act for order in orders if order in board.pool.holds for act in _promise(board, ctx, order)]
+
+
+# ---- telling of sick cards
+
+
+def _impaired(board: Board, ctx: Context) -> Sequence[Act]:
+    """Tell orders of cards that they hold and that fell sick or are well again."""
+    noted, board.impaired = sorted(board.impaired), {}
+    docs = ctx.docs.resident("allocations")
+    return [act for name, card in noted if (node := board.pool.nodes.get(name)) for act in _told_of(node, card, docs)]
+
+
+def _told_of(node: Node, name: str, docs: Mapping[str, OrderDoc]) -> Iterator[Act]:
+    card = node.cards.get(name)
+    holding = node.holdings.get(card.allocation or "") if card else None
+    if card is None or holding is None:
+        return
+    doc, health = docs[holding.order], card.health if card.health in SICK else Health.HEALTHY
+    if doc.impaired.get(name, Health.HEALTHY) is not health:
+        code = next((told.code for told in card.seen.values() if told.health is health), "")
+        command = Impair(doc.order, node.node, name, health, code)
+        yield Act(stream_name("allocation", doc.order), command, doc.tenant, doc.project, doc.order)
 
 
 # ---- telling why

@@ -14,8 +14,8 @@ from sortedcontainers import SortedDict, SortedList
 
 from qm_events.specs import OrderRequest, TopologyLevel
 
-Kind = tuple[str, int]
-"""Accelerator type, and memory of one card in MiB."""
+Kind = tuple[str, int, tuple[str, ...]]
+"""Accelerator type, memory of one card in MiB, and the traits of the node, sorted."""
 
 
 Kinds = tuple[Kind, ...]
@@ -33,6 +33,7 @@ class Shape(NamedTuple):
     units: int
     within: TopologyLevel | None
     required: bool
+    traits: tuple[str, ...] = ()
 
 
 class Ask(NamedTuple):
@@ -62,6 +63,7 @@ class Room(NamedTuple):
     memory_mib: int
     rack: bytes
     domain: bytes
+    traits: tuple[str, ...] = ()
 
 
 class Pick(NamedTuple):
@@ -84,6 +86,7 @@ def shape_of(request: OrderRequest) -> Shape:
         request.count,
         topology.within if topology else None,
         topology.required if topology else False,
+        tuple(sorted(spec.traits or ())),
     )
 
 
@@ -106,8 +109,10 @@ class View:
         self.levels: dict[Kind, SortedDict] = {}
         """kind -> cards free on a node -> seats of the nodes."""
         self.kinds: dict[str, SortedList] = {}
-        """accelerator -> memory sizes that were ever seen."""
+        """accelerator -> (memory, number of traits, traits) that were ever seen: what has least is given first."""
         self.groups: dict[TopologyLevel, dict[bytes, set[bytes]]] = {TopologyLevel.RACK: {}, TopologyLevel.DOMAIN: {}}
+        self.totals: dict[TopologyLevel, dict[bytes, dict[Kind, int]]] = {level: {} for level in self.groups}
+        """rack or domain -> cards by kind."""
 
     def put(self, key: bytes, room: Room | None) -> None:
         """Set what the node at seat `key` offers; None = it is gone."""
@@ -139,7 +144,7 @@ class View:
         levels = self.levels.get(kind)
         if levels is None:
             levels = self.levels[kind] = SortedDict()
-            self.kinds.setdefault(kind[0], SortedList()).add(kind[1])
+            self.kinds.setdefault(kind[0], SortedList()).add((kind[1], len(kind[2]), kind[2]))
         if before is not None:
             levels[before].remove(key)
             if not levels[before]:
@@ -150,6 +155,8 @@ class View:
     def _regroup(self, key: bytes, old: Room | None, new: Room | None) -> None:
         for level, groups in self.groups.items():
             before, after = group_of(old, level), group_of(new, level)
+            self._total(level, before, old, -1)
+            self._total(level, after, new, +1)
             if before == after:
                 continue
             if before is not None:
@@ -159,18 +166,24 @@ class View:
             if after is not None:
                 groups.setdefault(after, set()).add(key)
 
+    def _total(self, level: TopologyLevel, group: bytes | None, room: Room | None, sign: int) -> None:
+        if group is not None and room is not None:
+            totals = self.totals[level].setdefault(group, {})
+            for kind, count in room.free.items():
+                totals[kind] = totals.get(kind, 0) + sign * count
+
     def kinds_for(self, shape: Shape, accelerators: Iterable[str]) -> Kinds:
         """Return the kinds of these types that have the memory, the smallest first."""
         return tuple(
-            (accelerator, memory)
+            (accelerator, memory, traits)
             for accelerator in accelerators
-            for memory in self.kinds.get(accelerator, ())
-            if memory >= shape.card_memory_mib
+            for memory, _, traits in self.kinds.get(accelerator, ())
+            if memory >= shape.card_memory_mib and (not shape.traits or set(shape.traits) <= set(traits))
         )
 
     def most(self, accelerator: str) -> int:
         """Return the most cards of one kind of a type on one node."""
-        levels = (self.levels[accelerator, memory] for memory in self.kinds.get(accelerator, ()))
+        levels = (self.levels[accelerator, memory, traits] for memory, _, traits in self.kinds.get(accelerator, ()))
         return max((level.peekitem()[0] for level in levels if level), default=0)
 
     def best_fit(self, kind: Kind, least: int) -> Iterator[Room]:

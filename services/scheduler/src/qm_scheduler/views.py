@@ -40,6 +40,8 @@ class NodeInput(_Input):
     cards: Annotated[list[CardInput], Field(max_length=256)]
     rack: Name | None = None
     domain: Name | None = None
+    traits: Annotated[list[DnsLabel], Field(max_length=32)] | None = None
+    """What the node has that not every node has; a specification may ask for it."""
 
     @model_validator(mode="after")
     def _names_each_card_once(self) -> "NodeInput":
@@ -56,11 +58,12 @@ class NodeInput(_Input):
             cards=tuple(CardSpec(**card.model_dump()) for card in self.cards),
             rack=self.rack,
             domain=self.domain,
+            traits=tuple(self.traits) if self.traits else None,
         )
 
 
 class CordonInput(_Input):
-    """Why the node takes no new work."""
+    """Why the node takes no new work, or leaves the fleet."""
 
     reason: Text
 
@@ -120,6 +123,7 @@ class NodeView(BaseModel):
     memory_mib_free: int
     rack: str | None
     domain: str | None
+    traits: list[str]
     cordoned: bool
     cordon_reason: str | None
     cards: list[CardView]
@@ -204,6 +208,7 @@ def node_view(pool: Pool, node: Node) -> NodeView:
         memory_mib_free=max(node.memory_mib - sum(holding.memory_mib for holding in node.holdings.values()), 0),
         rack=node.rack,
         domain=node.domain,
+        traits=list(node.traits),
         cordoned=node.cordon is not None,
         cordon_reason=node.cordon,
         cards=[card_view(pool, node, card) for card in node.cards.values()],
