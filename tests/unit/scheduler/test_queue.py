@@ -91,7 +91,7 @@ def test_a_position_is_the_turn_in_which_an_order_is_served(orders: list[tuple[s
     waiting = [doc.order for doc in docs if doc.is_waiting]
     for order in waiting:
         assert yard.board.queue.ahead(order)[0] + 1 == oracle.position(docs, order)
-    assert yard.board.queue.places() == {order: yard.board.queue.ahead(order)[0] for order in waiting}
+    assert yard.board.queue.places() == {order: yard.board.queue.ahead(order) for order in waiting}
 
 
 # ---- passing

@@ -77,7 +77,12 @@ def test_a_small_order_does_not_overtake_a_large_one_that_ends_of_leases_will_se
     yard.order("small", request(cards=1))
     assert not yard.placed("small")
     assert yard.codes("small") == [WaitCode.HIGHER_PRIORITY_AHEAD]
-    assert yard.why("small")[0].figures == {"count": 1, "position": 2}
+    assert yard.why("small")[0].figures == {
+        "count": 1,
+        "position": 2,
+        "cards": 4,
+        "because": "kept_place",
+    }
     yard.give_back("running")
     assert yard.placed("large")
     assert yard.codes("small") == [WaitCode.CAPACITY_IN_USE]

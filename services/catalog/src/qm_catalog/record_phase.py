@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from qm_catalog.request_record import Record, finished, holds_cards
 from qm_events.specs import EndCause, WaitCode
+from qm_events.units import amount
 
 
 class Phase(StrEnum):
@@ -191,7 +192,7 @@ def _waits_for_quota(record: Record) -> tuple[Reason, ...]:
         Reason(
             code=WaitCode.QUOTA_EXHAUSTED,
             figures=violation.model_dump(),
-            counterfactual=f"{violation.short_by} more of {violation.dimension} at {violation.scope}"
+            counterfactual=f"fits with {amount(violation.short_by, violation.dimension)} more at {violation.scope}"
             if violation.short_by
             else f"the older orders that wait for {violation.dimension} at {violation.scope} go first",
             remedy=vetted.remedy,

@@ -65,7 +65,8 @@ class Board:
 
     def line(self, order: str) -> Ahead | None:
         """Return who is before an order, or None if nobody is in its way."""
-        return Ahead(self.queue.ahead(order)[0]) if self.queue.is_behind(order) else None
+        queue = self.queue
+        return Ahead(*queue.ahead(order), queue.because(order)) if queue.is_behind(order) else None
 
     def note(self, change: Change) -> None:
         """Remember what a change may alter."""

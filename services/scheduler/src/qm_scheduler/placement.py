@@ -138,6 +138,15 @@ def largest(view: View, shape: Shape, level: TopologyLevel) -> int:
     return max((sum(capacity(view.rooms[key], shape, kinds) for key in group) for group in groups), default=0)
 
 
+def fitting(view: View, shape: Shape) -> int:
+    """Return the largest number of units, fewer than asked, that fit with the topology that is required."""
+    low, high = 0, shape.units - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if place(view, shape._replace(units=middle)) is not None else (low, middle - 1)
+    return low if low and place(view, shape._replace(units=low)) is not None else 0
+
+
 def total(view: View, shape: Shape) -> int:
     """Return how many units fit at most, wherever they lie."""
     kinds = view.kinds_for(shape, shape.accelerators)

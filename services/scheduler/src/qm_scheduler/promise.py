@@ -13,10 +13,12 @@ from qm_scheduler.placement import capacity, place
 from qm_scheduler.pool import Sight, usable
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.queue import Waiting
-from qm_scheduler.view import Pick, Room, View, group_of, seat
+from qm_scheduler.view import Pick, Room, Shape, View, seat
 
-LEASES_MAX = 256
+LEASES_MAX = 128
 """How many ends are looked at; a place that needs more is chosen by what is free there now."""
+REGIONS_MAX = 64
+"""How many places are looked at then."""
 
 
 class Start(NamedTuple):
@@ -65,34 +67,35 @@ def _without(board: Board, room: Room, waiting: Waiting, now: datetime, name: st
 
 def _by_room(board: Board, waiting: Waiting) -> Start | None:
     """Return the place with the most free cards among those that could ever serve; its time is not known."""
-    shape, idle, free = waiting.ask.shape, board.pool.views[Sight.IDLE], board.pool.views[Sight.FREE]
-    kinds = idle.kinds_for(shape, shape.accelerators)
-
-    def rank(key: bytes) -> tuple[int, bytes]:
-        room = free.rooms.get(key)
-        return (-sum(room.free.get(kind, 0) for kind in kinds) if room else 0, key)
-
-    for members in _groups(idle, shape.within, rank) if shape.within and shape.required else (idle.rooms,):
-        narrow = View()
-        picks: list[Pick] | None = []
-        left = shape.units
-        for key in sorted(members, key=rank):
-            units = min(left, capacity(idle.rooms[key], shape._replace(units=left), kinds))
-            if units:
-                narrow.put(key, idle.rooms[key])
-                left -= units
-            if not left:
-                break
-        picks = place(narrow, shape)
-        if picks is not None:
+    shape, idle = waiting.ask.shape, board.pool.views[Sight.IDLE]
+    for keys in islice(_regions(board, shape), REGIONS_MAX):
+        region = View()
+        for key in keys:
+            region.put(key, idle.rooms[key])
+        if (picks := place(region, shape)) is not None:
             return Start(tuple(picks), None)
-    return None
+    picks = place(idle, shape)
+    return None if picks is None else Start(tuple(picks), None)
 
 
-def _groups(view: View, within: TopologyLevel, rank: Any) -> Iterable[Iterable[bytes]]:
-    if within is TopologyLevel.NODE:
-        return ((key,) for key in sorted(view.rooms, key=rank))
-    groups: dict[bytes, list[bytes]] = {}
-    for key, room in view.rooms.items():
-        groups.setdefault(group_of(room, within) or b"", []).append(key)
-    return sorted(groups.values(), key=lambda keys: (sum(rank(key)[0] for key in keys), min(keys)))
+def _regions(board: Board, shape: Shape) -> Iterator[Iterable[bytes]]:
+    """Yield sets of nodes that may hold all units, the one with the most free cards first."""
+    idle, free = board.pool.views[Sight.IDLE], board.pool.views[Sight.FREE]
+    kinds = idle.kinds_for(shape, shape.accelerators)
+    level = shape.within if shape.required else None
+    if level in (TopologyLevel.RACK, TopologyLevel.DOMAIN):
+        totals = free.totals[level]
+        sums = {key: sum(totals.get(key, {}).get(kind, 0) for kind in kinds) for key in idle.groups[level]}
+        yield from (idle.groups[level][key] for key in sorted(sums, key=lambda key: (-sums[key], key)))
+        return
+    fullest = (key for key in free.most_first(kinds) if capacity(idle.rooms[key], shape, kinds))
+    if level is TopologyLevel.NODE:
+        yield from ((key,) for key in fullest)
+        return
+    chosen, units = [], 0
+    for key in islice(fullest, shape.units):
+        chosen.append(key)
+        units += capacity(idle.rooms[key], shape, kinds)
+        if units >= shape.units:
+            yield chosen
+            return

@@ -301,21 +301,36 @@ class Queue:
                     cards += theirs
         return count, cards
 
-    def places(self) -> dict[str, int]:
-        """Return for all orders at once how many are due before each."""
+    def because(self, order: str) -> str:
+        """Return why the front of a lane that an order is behind is before it."""
+        waiting = self.orders[order]
+        share = self.project(waiting.scope).share
+        fronts = (self.front(name) for name in self.lines[waiting.ask].claims)
+        first = min(front for front in fronts if front is not None and front[2] != waiting.seq)
+        if first[0] != waiting.level:
+            return "priority" if first[0][0] < waiting.level[0] else "kept_place"
+        return "share" if first[1] < share else "submitted"
+
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Return for all orders at once how many are due before each, and their cards."""
         due = []
         for accepted, levels in self.stands.items():
             for level, fifos in levels.items():
                 for scope, fifo in fifos.items():
                     project = self.projects[scope]
                     starts = fifo.starts(project.held + _before(levels, level, scope), project.weight)
-                    due += [(level, start, seq, accepted) for start, (seq, _) in zip(starts, fifo.entries, strict=True)]
+                    due += [
+                        (level, start, seq, accepted, cards)
+                        for start, (seq, cards) in zip(starts, fifo.entries, strict=True)
+                    ]
         rivals = {one: [other for other in self.stands if not set(one).isdisjoint(other)] for one in self.stands}
-        passed = dict.fromkeys(self.stands, 0)
+        orders, asked = dict.fromkeys(self.stands, 0), dict.fromkeys(self.stands, 0)
         found = {}
-        for _, _, seq, accepted in sorted(due):
-            found[seq[1]] = sum(passed[other] for other in rivals[accepted])
-            passed[accepted] += 1
+        for _, _, seq, accepted, cards in sorted(due):
+            before = rivals[accepted]
+            found[seq[1]] = (sum(orders[other] for other in before), sum(asked[other] for other in before))
+            orders[accepted] += 1
+            asked[accepted] += cards
         return found
 
     def listed(

@@ -7,14 +7,15 @@ of leases: a cause holds if it alone would do, or if it cannot do without it. En
 fragmentation. Enough nodes, but no domain has them: topology.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from qm_events.specs import WaitCode, WaitReason
-from qm_scheduler.placement import anywhere, cards, largest, most_on_one_node, place, total
+from qm_events.units import amount
+from qm_scheduler.placement import anywhere, cards, fitting, largest, most_on_one_node, place, total
 from qm_scheduler.pool import CLASSES, OUT_OF_SERVICE, Pool, Sight
 from qm_scheduler.view import Shape
 
@@ -60,6 +61,28 @@ class Case:
     def ends_help(self) -> bool:
         """Whether it would fit if all leases had ended."""
         return self.fits(Sight.IDLE)
+
+    @cached_property
+    def units_now(self) -> int:
+        """How many units could be placed now, without what is kept for others; fewer than asked."""
+        return fitting(self.pool.views[Sight.OPEN], self.shape)
+
+    @cached_property
+    def lacks(self) -> str:
+        """What the fleet lacks for one unit, or for all."""
+        shape, unit = self.shape, anywhere(self.shape)._replace(units=1)
+        if not any(self.pool.count((name,), *CLASSES) for name in shape.accelerators):
+            return "accelerators"
+        less = {
+            "units": unit,
+            "traits": unit._replace(traits=()),
+            "accelerator_memory_mib": unit._replace(card_memory_mib=0),
+            "cpu_milli": unit._replace(cpu_milli=0),
+            "memory_mib": unit._replace(memory_mib=0),
+            "cards_per_unit": unit._replace(cards=1),
+        }
+        view = self.pool.views[Sight.ALL]
+        return next((name for name, each in less.items() if place(view, each) is not None), "several")
 
     @cached_property
     def possible(self) -> bool:
@@ -121,6 +144,9 @@ class Ahead:
     """Those before an order that want the same cards, one of whom must be served first."""
 
     count: int
+    cards: int
+    because: str
+    """Why the first of them goes first: `priority`, `kept_place`, `share` or `submitted`."""
 
     @property
     def position(self) -> int:
@@ -143,15 +169,31 @@ def specification_unavailable(case: Case, _: Ahead | None) -> WaitReason | None:
     units = total(view, shape)
     return _reason(
         WaitCode.SPECIFICATION_UNAVAILABLE,
-        f"fits when the fleet can hold {shape.units} units of this shape; idle and well it would hold {units}",
-        "Order a specification that the fleet has, or fewer units; or ask the operators for such nodes.",
+        f"fits when the fleet can hold {amount(shape.units, 'unit')} of it; idle and well it would hold {units}. "
+        f"{_LACKS[case.lacks]}",
+        f"Order at most {amount(units, 'unit')}, or ask the operators for more such nodes."
+        if units
+        else "Order a specification that the fleet has, or ask the operators for such nodes.",
         accelerators=list(shape.accelerators),
         cards_per_unit=shape.cards,
         requested_units=shape.units,
         units_possible=units,
         cards_in_fleet=case.pool.count(shape.accelerators, *CLASSES),
         largest_node_cards=most_on_one_node(view, shape),
+        lacks=case.lacks,
     )
+
+
+_LACKS: Mapping[str, str] = {
+    "accelerators": "It has no card of the types that are asked for.",
+    "units": "It has nodes for a unit, but not enough of them.",
+    "traits": "No node with such cards has the traits that are asked for.",
+    "accelerator_memory_mib": "Its cards of the type have less memory.",
+    "cpu_milli": "No node with such cards has so much CPU.",
+    "memory_mib": "No node with such cards has so much memory.",
+    "cards_per_unit": "No node has so many cards.",
+    "several": "Its nodes lack more than one of what a unit needs.",
+}
 
 
 def higher_priority_ahead(case: Case, line: Ahead | None) -> WaitReason | None:
@@ -160,11 +202,22 @@ def higher_priority_ahead(case: Case, line: Ahead | None) -> WaitReason | None:
         return None
     return _reason(
         WaitCode.HIGHER_PRIORITY_AHEAD,
-        f"is looked at when the {line.count} orders before it have cards or are gone",
-        "Wait, or ask for a higher priority; a specification of another accelerator type may be free.",
+        f"is served when {_BEFORE[line.because]} and {amount(line.count, 'order')} before it in all, for "
+        f"{amount(line.cards, 'cards')}, have theirs or are gone",
+        "Wait, ask for a higher priority, or order with a duration: who ends before a place is needed may pass.",
         count=line.count,
         position=line.position,
+        cards=line.cards,
+        because=line.because,
     )
+
+
+_BEFORE: Mapping[str, str] = {
+    "priority": "an order of a higher priority",
+    "kept_place": "an order for which a place is kept",
+    "share": "an order of a project that holds fewer cards for its weight",
+    "submitted": "an order that was submitted earlier",
+}
 
 
 def healthy_capacity_insufficient(case: Case, _: Ahead | None) -> WaitReason | None:
@@ -176,12 +229,20 @@ def healthy_capacity_insufficient(case: Case, _: Ahead | None) -> WaitReason | N
         isolated["in_use"] = leased
     return _reason(
         WaitCode.HEALTHY_CAPACITY_INSUFFICIENT,
-        f"fits when enough of the {sum(isolated.values())} cards that are out of service are well again",
-        "Nothing to do: the operators see these cards. Fewer cards or another type may fit now.",
+        f"fits when enough of the {amount(sum(isolated.values()), 'cards')} that are out of service are well again",
+        f"The operators see these cards; it starts when they are well. {_smaller(case)}",
         requested=case.requested,
         healthy_free=case.free,
         isolated=isolated,
+        units_now=case.units_now,
     )
+
+
+def _smaller(case: Case) -> str:
+    """What may be ordered instead, and only what is so: nobody may take what is kept for another."""
+    if case.units_now:
+        return f"An order of {amount(case.units_now, 'unit')} would be placed now."
+    return "Not one unit would be placed now; another accelerator type may be free."
 
 
 def topology_unsatisfiable(case: Case, _: Ahead | None) -> WaitReason | None:
@@ -195,8 +256,11 @@ def topology_unsatisfiable(case: Case, _: Ahead | None) -> WaitReason | None:
     here, ever = (largest(case.pool.views[sight], case.shape, within) for sight in (Sight.FREE, Sight.ALL))
     return _reason(
         WaitCode.TOPOLOGY_UNSATISFIABLE,
-        f"fits when one {within} has room for {case.shape.units} units; the best has room for {here}, idle for {ever}",
-        f"Make the topology a preference, or order at most {ever if for_good else here} units.",
+        f"fits when one {within} has room for {amount(case.shape.units, 'unit')}; "
+        f"the best has room for {here}, idle for {ever}",
+        f"Make the topology a preference, or order at most {amount(ever if for_good else here, 'unit')}."
+        if (ever if for_good else here)
+        else "Make the topology a preference, or wait until leases end.",
         within=within.value,
         requested_units=case.shape.units,
         largest_domain=here,
@@ -210,8 +274,9 @@ def capacity_fragmented(case: Case, _: Ahead | None) -> WaitReason | None:
         return None
     return _reason(
         WaitCode.CAPACITY_FRAGMENTED,
-        f"fits when {case.shape.cards} cards are free on one node for each of {case.shape.units} units",
-        f"Order units of at most {case.largest_free} cards, or wait until leases end.",
+        f"fits when {amount(case.shape.cards, 'cards')} are free on one node for each of "
+        f"{amount(case.shape.units, 'unit')}; {case.free} are free, at most {case.largest_free} on one node",
+        f"Order units of at most {amount(case.largest_free, 'cards')}, or wait until leases end.",
         requested=case.requested,
         cards_per_unit=case.shape.cards,
         free_total=case.free,
@@ -226,8 +291,9 @@ def capacity_in_use(case: Case, _: Ahead | None) -> WaitReason | None:
     end = case.next_end(case.shape.accelerators)
     return _reason(
         WaitCode.CAPACITY_IN_USE,
-        f"fits when leases end: {case.requested} cards are asked, {case.free} free; short of {', '.join(case.short)}",
-        "Wait for the next lease to end, or order fewer cards or another type.",
+        f"fits when leases end: {amount(case.requested, 'cards')} asked, {case.free} free; "
+        f"short of {', '.join(case.short)}",
+        f"Wait for the next lease to end. {_smaller(case)}",
         requested=case.requested,
         free=case.free,
         short=list(case.short),

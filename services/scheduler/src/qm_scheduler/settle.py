@@ -189,7 +189,8 @@ def _is_news(board: Board, order: str) -> Shape | None:
     return None if code in (None, waiting.code) else shape
 
 
-def _ahead(board: Board, order: str, counts: Mapping[str, int]) -> Ahead | None:
+def _ahead(board: Board, order: str, counts: Mapping[str, tuple[int, int]]) -> Ahead | None:
     if not counts:
         return board.line(order)
-    return Ahead(counts[order]) if board.queue.is_behind(order) else None
+    queue = board.queue
+    return Ahead(*counts[order], queue.because(order)) if queue.is_behind(order) else None

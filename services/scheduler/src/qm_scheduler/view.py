@@ -194,6 +194,13 @@ class View:
                 for key in levels[count]:
                     yield self.rooms[key]
 
+    def most_first(self, kinds: Kinds) -> Iterator[bytes]:
+        """Yield the seats of nodes with free cards of these kinds, the most cards of one kind first."""
+        counts = sorted({count for kind in kinds for count in self.levels.get(kind, ())}, reverse=True)
+        for count in counts:
+            for kind in kinds:
+                yield from self.levels.get(kind, {}).get(count, ())
+
     def may_hold(self, shape: Shape, kinds: Iterable[Kind]) -> bool:
         """Return whether the cards alone suffice, node by node: exact but for CPU, memory and topology."""
         units = 0
