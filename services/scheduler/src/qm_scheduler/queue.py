@@ -45,7 +45,7 @@ class Waiting(NamedTuple):
     """`tenant/project`."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Line:
     """The waiting orders that ask the same."""
 
@@ -82,9 +82,9 @@ class Lane:
     """Who claims an accelerator type."""
 
     fronts: Heads[Group] = field(default_factory=Heads)
-    awake: dict[int, dict[Ask, None]] = field(default_factory=dict)
+    awake: dict[int, dict[Line, None]] = field(default_factory=dict)
     """Cards of a unit -> lines that may fit."""
-    asleep: dict[int, dict[Ask, None]] = field(default_factory=dict)
+    asleep: dict[int, dict[Line, None]] = field(default_factory=dict)
     """The same, of those that were tried in vain."""
 
 
@@ -222,9 +222,9 @@ class Queue:
         cards, where = line.ask.shape.cards, self.lanes[lane]
         for lines, there in ((where.awake, awake is True), (where.asleep, awake is False)):
             if there:
-                lines.setdefault(cards, {})[line.ask] = None
+                lines.setdefault(cards, {})[line] = None
             elif cards in lines:
-                lines[cards].pop(line.ask, None)
+                lines[cards].pop(line, None)
                 if not lines[cards]:
                     del lines[cards]
 
@@ -246,14 +246,14 @@ class Queue:
         if where is None:
             return
         for needed in [needed for needed in where.asleep if needed <= cards]:
-            for ask in list(where.asleep[needed]):
-                for name in self.lines[ask].claims:
-                    self._move(name, self.lines[ask], awake=True)
+            for line in list(where.asleep[needed]):
+                for name in line.claims:
+                    self._move(name, line, awake=True)
 
-    def candidates(self, reach: Callable[[str], tuple[int, int]], mark: int) -> list[tuple[Rank, Ask]]:
+    def candidates(self, reach: Callable[[str], tuple[int, int]], mark: int) -> list[tuple[Rank, Line]]:
         """Return the best ranked order of each line that is awake and within reach, the best first. `reach` tells for a
         lane the most cards that a node has open to all, and those that it keeps for some; `mark`: see `Line.vain`."""
-        found: dict[Ask, Rank] = {}
+        found: dict[Line, Rank] = {}
         for name, lane in self.lanes.items():
             if not lane.awake:
                 continue
@@ -261,12 +261,12 @@ class Queue:
             for cards, lines in lane.awake.items():
                 if cards > open_to_all and cards > kept:
                     continue
-                for ask in lines:
-                    if cards > open_to_all and self.lines[ask].vain == mark:
+                for line in lines:
+                    if cards > open_to_all and line.vain == mark:
                         continue
-                    if (rank := self.lines[ask].heads.top()) is not None:
-                        found[ask] = rank
-        return sorted((rank, ask) for ask, rank in found.items())
+                    if (rank := line.heads.top()) is not None:
+                        found[line] = rank
+        return sorted((rank, line) for line, rank in found.items())
 
     def front(self, lane: str) -> Rank | None:
         """Return the best ranked order of those that claim a type."""

@@ -51,9 +51,8 @@ def settle(ctx: Context) -> Sequence[Act]:
 
 def _place_next(board: Board, ctx: Context) -> Sequence[Act]:
     queue, pool = board.queue, board.pool
-    for rank, ask in queue.candidates(pool.reach, pool.mark):
-        line = queue.lines[ask]
-        picks = place_for(pool, ask, -rank[0][0], ctx.now)
+    for rank, line in queue.candidates(pool.reach, pool.mark):
+        picks = place_for(pool, line.ask, -rank[0][0], ctx.now)
         if picks is None:
             queue.sleep(line, pool.mark)
             continue
