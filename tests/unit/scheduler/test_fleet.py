@@ -105,7 +105,8 @@ async def test_an_operator_drains_and_retires_a_node(stage: Stage) -> None:
     assert (await stage.done("GET", "/fleet/nodes/n1/drain", by="ines"))["empty"] is True
     node = await stage.done("GET", "/fleet/nodes/n1")
     assert node["traits"] == ["infiniband", "nvme"]
-    assert (await stage.call("POST", "/fleet/nodes/n1/retire", {"reason": "sold"})).status_code == 204
+    last = await stage.done("POST", "/fleet/nodes/n1/retire", {"reason": "sold"})
+    assert [card["card"] for card in last["cards"]] == ["GPU-1", "GPU-2"]
     assert await stage.code("GET", "/fleet/nodes/n1") == (404, "node-unknown")
     assert (await stage.done("GET", "/fleet/capacity"))["items"] == []
     assert await stage.code("POST", "/fleet/nodes/n1/drain", {"reason": "x"}) == (404, "node-unknown")

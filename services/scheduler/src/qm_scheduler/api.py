@@ -142,11 +142,16 @@ def _node_routes(runtime: Runtime) -> APIRouter:
         await _change(runtime, access, node, Cordon(body.reason), response)
         return _drain(runtime, node)
 
-    @router.post("/fleet/nodes/{node}/retire", status_code=204, responses=problems(NodeUnknown, NodeInUse))
-    async def retire_node(node: NodePath, body: CordonInput, access: Access) -> None:
-        """Take an empty node and its cards out of the fleet for good."""
+    @router.post("/fleet/nodes/{node}/retire", responses=problems(NodeUnknown, NodeInUse))
+    async def retire_node(node: NodePath, body: CordonInput, access: Access) -> NodeView:
+        """Take an empty node and its cards out of the fleet for good; return it as it was."""
+        pool = _board(runtime).pool
+        last = node_view(pool, pool.nodes[node]) if node in pool.nodes else None
         act = Act(stream_name("node", node), Retire(body.reason))
         await runtime.execute(act, access.cause(), expected_version=access.if_match)
+        if last is None:
+            raise NodeUnknown(f"Node {node} is not in the fleet.")
+        return last
 
     return router
 
