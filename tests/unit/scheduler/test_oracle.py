@@ -156,13 +156,14 @@ def check(yard: Yard) -> None:
         assert yard.doc(order).reasons[0].code is codes[0]
     assert set(yard.board.queue.orders) == set(verdicts)
     # A restarted service has nothing to add and sees the same.
-    fresh = yard.fresh_board()
-    assert SCHEDULER.settle(yard.context(fresh)) == ()
-    for sight in Sight:
-        assert fresh.pool.views[sight].rooms == yard.board.pool.views[sight].rooms
-    for name in TYPES:
-        assert fresh.queue.front(name) == yard.board.queue.front(name)
-    assert fresh.pool.holds == yard.board.pool.holds
+    for nodes_first in (True, False):
+        fresh = yard.fresh_board(nodes_first=nodes_first)
+        assert SCHEDULER.settle(yard.context(fresh)) == ()
+        for sight in Sight:
+            assert fresh.pool.views[sight].rooms == yard.board.pool.views[sight].rooms
+        for name in TYPES:
+            assert fresh.queue.front(name) == yard.board.queue.front(name)
+        assert fresh.pool.holds == yard.board.pool.holds
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)

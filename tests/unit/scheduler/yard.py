@@ -297,10 +297,10 @@ class Yard:
             assert len(self.facts) > before, "an act led to nothing: it will come again for ever"
         raise AssertionError("does not settle")
 
-    def fresh_board(self) -> Board:
-        """Return the index as a restart would build it."""
+    def fresh_board(self, *, nodes_first: bool = True) -> Board:
+        """Return the index as a restart would build it, in whichever order documents are read."""
         board = Board()
-        for name, projection in reversed(_PROJECTIONS.items()):
+        for name, projection in reversed(_PROJECTIONS.items()) if nodes_first else _PROJECTIONS.items():
             for key, doc in self.docs.all[name].items():
                 assert projection.resident is not None
                 if projection.resident(doc):

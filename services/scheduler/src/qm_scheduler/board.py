@@ -65,6 +65,8 @@ class Board:
 
     def line(self, order: str) -> Ahead | None:
         """Return who is before an order, or None if nobody is in its way."""
+        if self.lasting:
+            self.reclaim()
         queue = self.queue
         return Ahead(*queue.ahead(order), queue.because(order)) if queue.is_behind(order) else None
 

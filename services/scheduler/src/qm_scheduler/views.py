@@ -228,8 +228,8 @@ def capacity_view(pool: Pool) -> CapacityView:
 def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str, now: datetime) -> QueueItem:
     """Return a waiting order with the reasons that hold at this moment; `docs` are the resident allocations."""
     doc, waiting = docs[order], board.queue.orders[order]
-    asked = doc.asked
-    reasons = explain(board.case(waiting.ask.shape), board.line(order))
+    asked, line = doc.asked, board.line(order)
+    reasons = explain(board.case(waiting.ask.shape), line)
     return QueueItem(
         order=order,
         tenant=doc.tenant,
