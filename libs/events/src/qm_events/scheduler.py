@@ -163,6 +163,17 @@ class CardHealthChanged(EventData):
     observed_at: UtcTime
 
 
+@event("card.occupancy_changed", version=1, topic=FLEET)
+class CardOccupancyChanged(EventData):
+    """Whether an agent sees somebody on the card, whoever holds it."""
+
+    node: str
+    card: str
+    occupied: bool
+    source: str
+    observed_at: UtcTime
+
+
 @event("card.quarantined", version=1, topic=FLEET)
 class CardQuarantined(EventData):
     """The card takes no new work until an operator clears it, whatever its sources say from now on."""

@@ -115,6 +115,8 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/fleet/nodes/{node}/drain"): _INSPECTORS,
     ("POST", "/v1/fleet/nodes/{node}/drain"): _OPERATORS,
     ("POST", "/v1/fleet/nodes/{node}/retire"): _OPERATORS,
+    ("GET", "/v1/fleet/findings"): _INSPECTORS,
+    ("POST", "/v1/fleet/claims/{order}/clear"): _OPERATORS,
     ("GET", "/v1/fleet/cards"): _INSPECTORS,
     ("POST", "/v1/fleet/cards/{card}/clear"): _OPERATORS,
     ("POST", "/v1/fleet/health"): _OPERATORS,

@@ -12,11 +12,14 @@ from pydantic import Discriminator, Tag
 from qm_events.ids import stream_name
 from qm_events.units import DnsLabel
 from qm_scheduler.board import Board
+from qm_scheduler.domain import Return
 from qm_scheduler.drain import DrainView, drain_view
+from qm_scheduler.findings import Finding, findings
 from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
 from qm_scheduler.inventory import Clear, Cordon, Describe, Retire, Uncordon
 from qm_scheduler.pool import CLASSES, Pool
-from qm_scheduler.problems import CardElsewhere, CardUnknown, NodeInUse, NodeUnknown, ProjectUnknown
+from qm_scheduler.problems import CardElsewhere, CardUnknown, ClaimUnknown, NodeInUse, NodeUnknown, ProjectUnknown
+from qm_scheduler.projections import OrderDoc
 from qm_scheduler.shares import SetShare
 from qm_scheduler.views import (
     CapacityView,
@@ -191,6 +194,29 @@ def _card_routes(runtime: Runtime) -> APIRouter:
         """Take what agents or Alertmanager saw. All or nothing is understood; what is old or known changes nothing."""
         told: Sequence[Observed | Alert] = body.alerts if isinstance(body, AlertmanagerWebhook) else body
         return HealthReceipt(accepted=len(told), changed=await _observe(runtime, access, newest, told))
+
+    @router.get("/fleet/findings", responses=problems())
+    async def list_findings(_: Access, window: Page) -> Paged[Finding]:
+        """List claims that do not fit what is seen, by order: computed now, nothing is changed."""
+        docs, nodes = runtime.context().docs.resident("allocations"), _board(runtime).pool.nodes
+        (start, kind) = window.start(str, str) or ("", "")
+        rows = (each for each in findings(docs, nodes, runtime.clock.now()) if (each.order, each.kind) > (start, kind))
+        shown, following = window.cut(list(islice(rows, window.fetch)), lambda each: (each.order, each.kind))
+        return page(shown, following)
+
+    @router.post("/fleet/claims/{order}/clear", responses=problems(ClaimUnknown))
+    async def clear_claim(order: Annotated[Name, Path()], body: CordonInput, access: Access) -> Paged[CardView]:
+        """End the claim of an order whose environment is gone: its cards are isolated until each is cleared."""
+        docs = runtime.context().docs.resident("allocations")
+        doc: OrderDoc | None = docs.get(order)
+        if doc is None or not doc.is_holding:
+            raise ClaimUnknown(f"Order {order} holds no cards.")
+        command = Return(order, doc.allocation, (), f"claim cleared: {body.reason}", runtime.clock.now())
+        act = Act(stream_name("allocation", order), command, doc.tenant, doc.project, order)
+        await runtime.execute(act, access.cause(correlation=order))
+        pool, cards = _board(runtime).pool, [(unit.node, card) for unit in doc.units for card in unit.cards]
+        known = [(pool.nodes[node], pool.nodes[node].cards.get(card)) for node, card in cards]
+        return page([card_view(pool, node, card) for node, card in known if card is not None], None)
 
     return router
 

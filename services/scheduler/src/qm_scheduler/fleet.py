@@ -12,6 +12,7 @@ from qm_events import EventData
 from qm_events.scheduler import (
     CardCleared,
     CardHealthChanged,
+    CardOccupancyChanged,
     CardQuarantined,
     CardsHeld,
     CardSpec,
@@ -51,6 +52,11 @@ class Card:
     seen: dict[str, Observation] = field(default_factory=dict)
     """By source."""
     allocation: str | None = None
+    occupied: bool | None = None
+    """Whether an agent sees somebody on it; None = nothing was said."""
+    occupied_at: datetime | None = None
+    freed_at: datetime | None = None
+    """When it was last given back."""
     relapses: tuple[datetime, ...] = ()
     """When it last fell sick, the newest last."""
     quarantine: str | None = None
@@ -137,7 +143,7 @@ def _returned(node: Node, fact: CardsReturned) -> Node:
             del cards[card]
             continue
         isolated = fact.reason if card in fact.quarantined else cards[card].quarantine
-        cards[card] = replace(cards[card], allocation=None, quarantine=isolated)
+        cards[card] = replace(cards[card], allocation=None, quarantine=isolated, freed_at=fact.returned_at)
     holdings = {key: holding for key, holding in node.holdings.items() if key != fact.allocation}
     return replace(node, cards=cards, holdings=holdings)
 
@@ -153,6 +159,9 @@ FACTS: Mapping[type[EventData], Callable[[Node, Any], Node]] = {
     CardHealthChanged: _health_changed,
     CardsHeld: _held,
     CardsReturned: _returned,
+    CardOccupancyChanged: lambda node, fact: _with(
+        node, [replace(node.cards[fact.card], occupied=fact.occupied, occupied_at=fact.observed_at)]
+    ),
     CardQuarantined: lambda node, fact: _with(node, [replace(node.cards[fact.card], quarantine=fact.reason)]),
     CardCleared: _cleared,
     NodeRetired: lambda _, __: Node(),

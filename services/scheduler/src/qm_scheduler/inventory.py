@@ -13,6 +13,7 @@ from qm_events import EventData
 from qm_events.scheduler import (
     CardCleared,
     CardHealthChanged,
+    CardOccupancyChanged,
     CardQuarantined,
     CardsHeld,
     CardSpec,
@@ -22,7 +23,7 @@ from qm_events.scheduler import (
     NodeRetired,
     NodeUncordoned,
 )
-from qm_scheduler.fleet import RELAPSES_MAX, Node, Observation, evolve
+from qm_scheduler.fleet import RELAPSES_MAX, Card, Node, Observation, evolve
 from qm_service.model import Context, Decider, Decision, Rejected
 
 FLAP_WINDOW = timedelta(minutes=60)
@@ -64,6 +65,8 @@ class Seen:
     card: str | None
     source: str
     observation: Observation
+    occupied: bool | None = None
+    """Whether it saw somebody on the card; None = it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,34 @@ def _observe(node: Node, command: Observe, ctx: Context) -> Decision:
             if is_news(last.get((card, seen.source)), seen.observation):
                 last[card, seen.source] = seen.observation
                 facts.append(_health(node.node, card, seen))
+            facts += _occupied(node, node.cards[card], seen, ctx)
     return [*facts, *_flapping(node, facts, ctx)]
+
+
+def says_more(card: Card, seen: Seen) -> bool:
+    """Return whether a source saw somebody come or go, or somebody on a card that nobody holds."""
+    at = seen.observation.observed_at
+    if seen.occupied is None or (card.occupied_at and at <= card.occupied_at):
+        return False
+    return seen.occupied != card.occupied or (seen.occupied and _is_stray(card, at))
+
+
+def _is_stray(card: Card, at: datetime) -> bool:
+    """What was seen before the card was given back was its holder."""
+    return card.allocation is None and card.quarantine is None and (card.freed_at is None or at > card.freed_at)
+
+
+def _occupied(node: Node, card: Card, seen: Seen, ctx: Context) -> Iterator[EventData]:
+    at = seen.observation.observed_at
+    if not says_more(card, seen) or seen.occupied is None:
+        return
+    if seen.occupied != card.occupied:
+        yield CardOccupancyChanged(
+            node=node.node, card=card.card, occupied=seen.occupied, source=seen.source, observed_at=at
+        )
+    if seen.occupied and _is_stray(card, at):
+        reason = "somebody is on it to whom it was not given"
+        yield CardQuarantined(node=node.node, card=card.card, reason=reason, quarantined_at=ctx.now)
 
 
 def _flapping(node: Node, facts: Sequence[EventData], ctx: Context) -> Iterator[CardQuarantined]:

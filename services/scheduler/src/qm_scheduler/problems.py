@@ -24,6 +24,13 @@ class CardElsewhere(ProblemError):
     remedy = "Describe the other node without the card first; a card in use leaves it when it is returned."
 
 
+class ClaimUnknown(ProblemError):
+    """An order that holds no cards has no claim to clear."""
+
+    code, status, title = "claim-unknown", 404, "The order holds no cards"
+    remedy = "See GET /v1/fleet/findings for claims that something is wrong with."
+
+
 class NodeInUse(ProblemError):
     """A node on which cards are held cannot leave the fleet."""
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from qm_events import Event, EventData
-from qm_events.catalog import OrderExtensionRequested
+from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderExtensionRequested, OrderReleaseRequested
 from qm_events.provisioner import EnvironmentReady, EnvironmentReleaseStarted
 from qm_events.scheduler import (
     AllocationAllocated,
@@ -58,6 +58,9 @@ class OrderDoc:
     units: tuple[PlacedUnit, ...] = ()
     ready_at: datetime | None = None
     extended_to: datetime | None = None
+    ended_at: datetime | None = None
+    """When its end was first asked for or reached."""
+    release_started_at: datetime | None = None
     impaired: dict[str, Health] = field(default_factory=dict)
     """What was told of cards that it holds."""
     releasing: bool = False
@@ -112,6 +115,11 @@ def _allocated(doc: OrderDoc | None, event: Event[AllocationAllocated]) -> Order
     )
 
 
+def _ended(doc: OrderDoc | None, event: Event[Any], at: datetime) -> OrderDoc:
+    doc = doc or OrderDoc(event.key)
+    return doc if doc.ended_at and doc.ended_at <= at else replace(doc, ended_at=at)
+
+
 def _impaired(doc: OrderDoc | None, event: Event[AllocationImpaired]) -> OrderDoc:
     doc, fact = doc or OrderDoc(event.key), event.data
     return replace(doc, impaired={**doc.impaired, fact.card: fact.health})
@@ -135,7 +143,10 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
     AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None, "promise": None}),
     AllocationReturned: _changed(lambda _: {"phase": Phase.RETURNED}),
     EnvironmentReady: _changed(lambda fact: {"ready_at": fact.ready_at}),
-    EnvironmentReleaseStarted: _changed(lambda _: {"releasing": True}),
+    EnvironmentReleaseStarted: _changed(lambda fact: {"releasing": True, "release_started_at": fact.started_at}),
+    OrderCancelRequested: Fold(lambda doc, event: _ended(doc, event, event.data.requested_at)),
+    OrderReleaseRequested: Fold(lambda doc, event: _ended(doc, event, event.data.requested_at)),
+    OrderExpired: Fold(lambda doc, event: _ended(doc, event, event.data.expired_at)),
     OrderExtensionRequested: _changed(lambda fact: {"extended_to": fact.expires_at}),
 }
 

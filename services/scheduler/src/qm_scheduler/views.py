@@ -110,6 +110,8 @@ class CardView(BaseModel):
     allocation: str | None
     quarantine_reason: str | None
     present: bool
+    occupied: bool | None
+    """Whether an agent sees somebody on it; null = nothing was said."""
     observations: list[ObservationView]
 
 
@@ -189,6 +191,7 @@ def card_view(pool: Pool, node: Node, card: Card) -> CardView:
         allocation=card.allocation,
         quarantine_reason=card.quarantine,
         present=card.present,
+        occupied=card.occupied,
         observations=[
             ObservationView(
                 source=source, status=told.health, code=told.code, message=told.message, observed_at=told.observed_at
