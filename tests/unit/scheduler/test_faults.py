@@ -1,7 +1,7 @@
 """What users of such schedulers file, row by row (58 rows): the test that we own for it, or why it cannot occur here.
 
-A name is a test of this folder; `oracle` stands for the walk in which brute force agrees at every step on who is placed,
-who waits and why, and a restarted index has nothing to add. What is open says so.
+A name is a test of this folder; `ORACLE` is the walk in which brute force agrees at every step on who is placed, who
+waits and why, and a restarted index has nothing to add. What is open says so.
 """
 
 import re

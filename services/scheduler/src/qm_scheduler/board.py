@@ -11,14 +11,16 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from qm_events.specs import Health
+from qm_scheduler.case import Case
 from qm_scheduler.fleet import Node
 from qm_scheduler.holds import Hold
 from qm_scheduler.pool import Change, Pool
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.queue import Queue, Waiting, waiting_of
-from qm_scheduler.reasons import Ahead, Case
+from qm_scheduler.queue import Queue
+from qm_scheduler.reasons import Ahead
 from qm_scheduler.shares import Share
 from qm_scheduler.view import Ask, Pick, Shape, shape_of
+from qm_scheduler.waiting import Waiting, waiting_of
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from qm_scheduler.holds import freed
 from qm_scheduler.placement import capacity, place
 from qm_scheduler.pool import Sight, usable
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.queue import Waiting
 from qm_scheduler.view import Pick, Room, Shape, View, seat
+from qm_scheduler.waiting import Waiting
 
 LEASES_MAX = 128
 """How many ends are looked at; a place that needs more is chosen by what is free there now."""

@@ -11,38 +11,25 @@ need, so a change wakes only those it can help; a line that claims nothing waits
 nobody.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from sortedcontainers import SortedList
 
 from qm_events.specs import WaitCode
-from qm_scheduler.fifo import Fifo, Seq, share_of
+from qm_scheduler.fifo import Seq
 from qm_scheduler.heads import Heads
-from qm_scheduler.projections import OrderDoc
-from qm_scheduler.view import Ask, ask_of
+from qm_scheduler.standing import Level, Project, Standing
+from qm_scheduler.view import Ask
+from qm_scheduler.waiting import Waiting
 
-Level = tuple[int, int]
-"""The band: the priority, the highest first; then 0 if a place is kept, else 1."""
 Rank = tuple[Level, int, Seq]
 """Level, share of the project, `Seq`: the smaller comes first."""
 Group = tuple[Level, str]
 """A level of a project."""
 K = TypeVar("K")
-
-
-class Waiting(NamedTuple):
-    """One waiting order."""
-
-    level: Level
-    seq: Seq
-    ask: Ask
-    code: WaitCode | None
-    """The first reason that was told; None = none yet."""
-    scope: str
-    """`tenant/project`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,23 +45,6 @@ class Line:
     claims: tuple[str, ...] = ()
     vain: int = -1
     """The mark of the places that are kept (`Pool.mark`) at which none of them was open to it."""
-
-
-@dataclass(slots=True)
-class Project:
-    """What the queue knows of a project."""
-
-    held: int = 0
-    """Cards."""
-    weight: int = 1
-    groups: dict[tuple[Ask, Level], None] = field(default_factory=dict)
-    heads: dict[tuple[str, Level], SortedList] = field(default_factory=dict)
-    """(lane, level) -> `Seq`s of the first of each group that claims the type."""
-
-    @property
-    def share(self) -> int:
-        """Cards held by weight."""
-        return share_of(self.held, self.weight)
 
 
 @dataclass(slots=True)
@@ -96,8 +66,7 @@ class Queue:
     lines: dict[Ask, Line] = field(default_factory=dict)
     lanes: dict[str, Lane] = field(default_factory=dict)
     projects: dict[str, Project] = field(default_factory=dict)
-    stands: dict[tuple[str, ...], dict[Level, dict[str, Fifo]]] = field(default_factory=dict)
-    """Accepted types -> level -> `tenant/project` -> its orders."""
+    standing: Standing = field(default_factory=Standing)
     scopes: dict[str, SortedList] = field(default_factory=dict)
     """`tenant/project` -> (level, `Seq`)."""
 
@@ -121,8 +90,7 @@ class Queue:
         level, seq, ask, code, scope = waiting
         self.orders[order] = waiting
         self.scopes.setdefault(scope, SortedList()).add((level, seq))
-        stand = self.stands.setdefault(ask.shape.accelerators, {}).setdefault(level, {})
-        stand.setdefault(scope, Fifo()).add(seq, ask.cards)
+        self.standing.add(ask.shape.accelerators, level, scope, (seq, ask.cards))
         line = self.lines.setdefault(ask, Line(ask))
         line.codes.setdefault(code, SortedList()).add(seq)
         members = line.groups.setdefault((level, scope), SortedList())
@@ -134,10 +102,7 @@ class Queue:
         level, seq, ask, code, scope = waiting
         del self.orders[order]
         _take(self.scopes, scope, (level, seq))
-        stand = self.stands[ask.shape.accelerators][level]
-        stand[scope].remove(seq, ask.cards)
-        if not stand[scope].entries:
-            del stand[scope]
+        self.standing.remove(ask.shape.accelerators, level, scope, (seq, ask.cards))
         line = self.lines[ask]
         _take(line.codes, code, seq)
         members = line.groups[level, scope]
@@ -283,23 +248,11 @@ class Queue:
     def ahead(self, order: str) -> tuple[int, int]:
         """Return how many orders that accept one of its types are due before it, as things are, and their cards."""
         level, seq, ask, _, scope = self.orders[order]
-        types, own = set(ask.shape.accelerators), self.project(scope)
-        stands = self.stands[ask.shape.accelerators]
-        start = stands[level][scope].start(seq, ask.cards, own.held + _before(stands, level, scope), own.weight)
-        count = cards = 0
-        for accepted, levels in self.stands.items():
-            if types.isdisjoint(accepted):
-                continue
-            for other, fifos in levels.items():
-                for name, fifo in fifos.items() if other <= level else ():
-                    project = self.projects[name]
-                    orders, theirs = fifo.whole
-                    if other == level:
-                        held = project.held + _before(levels, level, name)
-                        orders, theirs = fifo.earlier(start, seq, held, project.weight)
-                    count += orders
-                    cards += theirs
-        return count, cards
+        return self.standing.ahead(ask.shape.accelerators, level, scope, (seq, ask.cards), self.projects)
+
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Return the same for all orders at once."""
+        return self.standing.places(self.projects)
 
     def because(self, order: str) -> str:
         """Return why the front of a lane that an order is behind is before it."""
@@ -311,53 +264,12 @@ class Queue:
             return "priority" if first[0][0] < waiting.level[0] else "kept_place"
         return "share" if first[1] < share else "submitted"
 
-    def places(self) -> dict[str, tuple[int, int]]:
-        """Return for all orders at once how many are due before each, and their cards."""
-        due = []
-        for accepted, levels in self.stands.items():
-            for level, fifos in levels.items():
-                for scope, fifo in fifos.items():
-                    project = self.projects[scope]
-                    starts = fifo.starts(project.held + _before(levels, level, scope), project.weight)
-                    due += [
-                        (level, start, seq, accepted, cards)
-                        for start, (seq, cards) in zip(starts, fifo.entries, strict=True)
-                    ]
-        rivals = {one: [other for other in self.stands if not set(one).isdisjoint(other)] for one in self.stands}
-        orders, asked = dict.fromkeys(self.stands, 0), dict.fromkeys(self.stands, 0)
-        found = {}
-        for _, _, seq, accepted, cards in sorted(due):
-            before = rivals[accepted]
-            found[seq[1]] = (sum(orders[other] for other in before), sum(asked[other] for other in before))
-            orders[accepted] += 1
-            asked[accepted] += cards
-        return found
-
     def listed(
         self, scopes: Iterable[str] | None = None, after: tuple[Level, Seq] | None = None
     ) -> Iterator[tuple[Level, Seq]]:
         """Yield those who wait in these `tenant/project`s (None = all), by band and submission."""
         names = self.scopes if scopes is None else [scope for scope in scopes if scope in self.scopes]
         return merge(*(self.scopes[scope].irange(after, None, (False, True)) for scope in names))
-
-
-def waiting_of(doc: OrderDoc | None) -> Waiting | None:
-    """Return what the queue keeps of a document; None = it does not wait."""
-    if doc is None or not doc.is_waiting or doc.request is None or doc.submitted_at is None:
-        return None
-    kept = doc.promise is not None
-    return Waiting(
-        (-doc.request.priority, 0 if kept else 1),
-        (doc.submitted_at, doc.order),
-        ask_of(doc.request, doc.order if kept else ""),
-        doc.reasons[0].code if doc.reasons else None,
-        f"{doc.tenant}/{doc.project}",
-    )
-
-
-def _before(levels: Mapping[Level, Mapping[str, Fifo]], level: Level, scope: str) -> int:
-    """Return the cards of a project's orders that are served first because of their level."""
-    return sum(fifos[scope].whole[1] for other, fifos in levels.items() if other < level and scope in fifos)
 
 
 def _take(lists: dict[K, SortedList], key: K, item: object) -> None:

@@ -15,9 +15,9 @@ from qm_scheduler.fleet import Card, Node
 from qm_scheduler.health import Name
 from qm_scheduler.pool import CLASSES, Pool
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.queue import Project
 from qm_scheduler.reasons import explain
 from qm_scheduler.shares import WEIGHT_MAX
+from qm_scheduler.standing import Project
 
 
 class _Input(BaseModel):
