@@ -17,6 +17,7 @@ from bench.log import appends, delivery, replay
 from bench.orders import orders_distributed, orders_embedded, rebuild
 from bench.peer import peer, ratios
 from bench.projection import aggregate, projection
+from bench.scheduling import decisions
 
 BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "appends": appends,
@@ -28,6 +29,7 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "claims": claims,
     "claims-postgres": claims_postgres,
     "held": held,
+    "decisions": decisions,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,

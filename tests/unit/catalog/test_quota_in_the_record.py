@@ -51,7 +51,7 @@ def reserved(record: Record) -> tuple[str, str, str]:
 def test_what_is_short_comes_before_what_an_older_order_waits_for() -> None:
     found = reasons(fold(in_order(tell(walk.submitted(), (2, held(AHEAD, HOURS))))))
     assert [it.code for it in found] == ["QuotaExhausted", "OlderOrderAhead"]
-    assert found[0].counterfactual == "11.000000000 card-hours more of card_hours_month@2026-06 at acme"
+    assert found[0].counterfactual == "fits with 11.000000000 card-hours of 2026-06 more at acme"
     assert (found[0].figures["unit"], found[0].remedies) == ("card_us", (WAIT,))
     assert "older orders" in found[1].counterfactual
     assert "unit" not in found[1].figures

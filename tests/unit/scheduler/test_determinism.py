@@ -21,8 +21,20 @@ def digest() -> str:
         within = (None, None, "rack", "domain", "node")[n % 5]
         yard.order(
             f"o{n:03}",
-            request(kinds, 1 + n % 3, 1 + n % 4, n % 5 * 1_000, priority=n % 2, within=within, required=n % 3 > 0),
+            request(
+                kinds,
+                1 + n % 3,
+                1 + n % 4,
+                n % 5 * 1_000,
+                priority=n % 2,
+                within=within,
+                required=n % 3 > 0,
+                project=f"p{n % 7}",
+                duration_seconds=(None, 1_200, 7_200)[n % 3],
+            ),
         )
+        if yard.placed(f"o{n:03}") and n % 2:
+            yard.ready(f"o{n:03}")
         if n % 6 == 5:
             holding = sorted(order for order, doc in yard.docs.all["allocations"].items() if doc.is_holding)
             yard.give_back(holding[n % len(holding)])
@@ -32,17 +44,17 @@ def digest() -> str:
     return sha256("\n".join(lines).encode()).hexdigest()
 
 
-def test_decisions_do_not_depend_on_the_hash_seed() -> None:
+def test_decisions_do_not_depend_on_the_hash_seed_or_the_time_zone() -> None:
     program = "from tests.unit.scheduler.test_determinism import digest; print(digest())"
     found = {
         subprocess.run(
             [sys.executable, "-c", program],
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed, "TZ": zone},
             check=True,
             capture_output=True,
             text=True,
         ).stdout.strip()
-        for seed in ("0", "1", "4711")
+        for seed, zone in (("0", "UTC"), ("1", "Pacific/Kiritimati"), ("4711", "America/St_Johns"))
     }
     assert found == {digest()}

@@ -1,6 +1,7 @@
 """Random small fleets and queues against brute force: who is placed, who waits and why, what holds at every step."""
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from qm_scheduler.placement import place
 from qm_scheduler.pool import Pool, Sight
 from qm_scheduler.view import shape_of
 from tests.unit.scheduler import oracle
-from tests.unit.scheduler.yard import MIB, Yard, request
+from tests.unit.scheduler.yard import MIB, START, Yard, request
 
 NODES = ("n1", "n2", "n3")
 TYPES = ("h100", "a100")
@@ -27,6 +28,10 @@ shapes = st.builds(
     within=st.sampled_from([None, None, None, "node", "rack", "domain"]),
     required=st.booleans(),
     card_memory=st.sampled_from([40 * MIB, 40 * MIB, 80 * MIB]),
+    traits=st.sampled_from([(), (), (), ("ib",), ("ib", "nvme")]),
+    project=st.sampled_from(["vision", "speech", "maps"]),
+    duration_seconds=st.sampled_from([None, None, 600, 7_200, 86_400]),
+    expires_at=st.sampled_from([None, None, None, START + timedelta(hours=1), START + timedelta(days=1)]),
 )
 
 
@@ -43,7 +48,8 @@ def descriptions(draw: st.DrawFn, node: str) -> dict[str, Any]:
         for n in range(count)
     ]
     place = {level: draw(st.sampled_from([None, "x", "y"])) for level in ("rack", "domain")}
-    return {"node": node, "cards": cards, "cpu": draw(st.integers(4, 12)), **place}
+    traits = draw(st.sampled_from([None, ("ib",), ("nvme", "ib")]))
+    return {"node": node, "cards": cards, "cpu": draw(st.integers(4, 12)), "traits": traits, **place}
 
 
 fleets = st.tuples(*(descriptions(node) for node in NODES))
@@ -64,9 +70,11 @@ def steps(draw: st.DrawFn) -> tuple[Any, ...]:
             st.tuples(st.just("order"), shapes),
             st.tuples(st.just("order"), shapes),
             st.tuples(st.just("order"), shapes),
-            st.tuples(st.sampled_from(["cancel", "back", "back", "suspect", "dirty", "cleaning"]), pick),
+            st.tuples(
+                st.sampled_from(["cancel", "back", "back", "suspect", "dirty", "cleaning", "ready", "ready"]), pick
+            ),
             st.just(health),
-            st.sampled_from([("cordon", node), ("uncordon", node), ("clear", node)]),
+            st.sampled_from([("cordon", node), ("uncordon", node), ("clear", node), ("retire", node)]),
             st.tuples(st.just("describe"), descriptions(node)),
         )
     )
@@ -78,12 +86,12 @@ def carry_out(yard: Yard, number: int, step: tuple[Any, ...]) -> None:
         case "order":
             yard.order(f"o{number}", *rest)
         case "cancel":
-            waiting = [rank[2] for rank in yard.board.queue.in_order()]
+            waiting = [seq[1] for _, seq in yard.board.queue.listed()]
             if waiting:
                 yard.cancel(waiting[rest[0] % len(waiting)])
         case "describe":
             describe(yard, *rest)
-        case "back" | "suspect" | "dirty" | "cleaning":
+        case "back" | "suspect" | "dirty" | "cleaning" | "ready":
             give_back(yard, kind, *rest)
         case _:
             operate(yard, kind, *rest)
@@ -91,10 +99,14 @@ def carry_out(yard: Yard, number: int, step: tuple[Any, ...]) -> None:
 
 def operate(yard: Yard, kind: str, node: str, n: int = 0, health: str = "") -> None:
     match kind:
+        case "health" | "clear" if node not in yard.docs.all["nodes"]:
+            pass
         case "health" if f"{node}-{n}" in yard.state(node).cards:
             yard.health(node, f"{node}-{n}", health)
         case "cordon":
             yard.cordon(node)
+        case "retire":
+            yard.retire(node)
         case "uncordon":
             yard.uncordon(node)
         case "clear":
@@ -103,7 +115,7 @@ def operate(yard: Yard, kind: str, node: str, n: int = 0, health: str = "") -> N
 
 
 def describe(yard: Yard, told: dict[str, Any]) -> None:
-    yard.node(told["node"], told["cards"], cpu=told["cpu"], rack=told["rack"], domain=told["domain"])
+    yard.node(**told)
 
 
 def give_back(yard: Yard, kind: str, pick: int) -> None:
@@ -114,6 +126,8 @@ def give_back(yard: Yard, kind: str, pick: int) -> None:
     match kind:
         case "cleaning":
             yard.release_started(order)
+        case "ready":
+            yard.ready(order)
         case "dirty":
             yard.give_back_dirty(order)
         case _:
@@ -135,18 +149,21 @@ def check(yard: Yard) -> None:
     there = Counter(card.accelerator for node in nodes for card in node.cards.values())
     assert +Counter({name: sum(classes.values()) for name, classes in yard.board.pool.counts.items()}) == there
     # Who waits, waits rightly, and was told the first reason.
-    verdicts = oracle.verdicts(nodes, docs)
+    verdicts = oracle.verdicts(nodes, docs, yard.now)
     for order, codes in verdicts.items():
         assert codes, f"{order} fits and was not placed"
         assert yard.codes(order) == codes
         assert yard.doc(order).reasons[0].code is codes[0]
     assert set(yard.board.queue.orders) == set(verdicts)
     # A restarted service has nothing to add and sees the same.
-    fresh = yard.fresh_board()
-    assert SCHEDULER.settle(yard.context(fresh)) == ()
-    for sight in Sight:
-        assert fresh.pool.views[sight].rooms == yard.board.pool.views[sight].rooms
-    assert fresh.blockers == yard.board.blockers
+    for nodes_first in (True, False):
+        fresh = yard.fresh_board(nodes_first=nodes_first)
+        assert SCHEDULER.settle(yard.context(fresh)) == ()
+        for sight in Sight:
+            assert fresh.pool.views[sight].rooms == yard.board.pool.views[sight].rooms
+        for name in TYPES:
+            assert fresh.queue.front(name) == yard.board.queue.front(name)
+        assert fresh.pool.holds == yard.board.pool.holds
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)
@@ -185,4 +202,4 @@ def test_an_order_is_placed_exactly_where_some_way_exists(fleet: Any, asked: Any
         for pick in here:
             assert pick.kind[0] in spec.accelerators
             assert pick.kind[1] >= spec.accelerator_memory_mib
-            assert pick.units * spec.cards_per_unit <= each.cards.count(pick.kind)
+            assert pick.units * spec.cards_per_unit <= each.cards.count(pick.kind[:2])

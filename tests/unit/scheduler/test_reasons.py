@@ -278,8 +278,8 @@ def test_the_figures_of_a_position_count_all_who_wait_for_the_same_cards() -> No
     for n in range(4):
         yard.order(f"o{n}", request(cards=2))
     yard.order("other", request(("a100",)))
-    assert [yard.board.queue.ahead(f"o{n}") for n in range(4)] == [0, 1, 2, 3]
-    assert yard.board.queue.ahead("other") == 0
+    assert [yard.board.queue.ahead(f"o{n}")[0] for n in range(4)] == [0, 1, 2, 3]
+    assert yard.board.queue.ahead("other") == (0, 0)
 
 
 def test_one_change_explains_a_queue_of_thousands_without_a_fact_for_each() -> None:
@@ -299,11 +299,11 @@ def test_the_next_end_and_the_estimate_come_from_the_ends_of_leases() -> None:
     yard.order("it", request(cards=2))
     assert yard.why("it")[0].figures["next_end"] == (START + timedelta(hours=5)).isoformat()
     docs = yard.docs.resident("allocations")
-    assert estimate(yard.board, docs, yard.board.queue.orders["it"]) is None
+    assert estimate(yard.board, docs, "it", yard.now) is None
     yard.ready("first")
     ready = yard.now
     assert yard.why("it")[0].figures["next_end"] == (ready + timedelta(hours=1)).isoformat()
-    assert estimate(yard.board, docs, yard.board.queue.orders["it"]) == START + timedelta(hours=5)
+    assert estimate(yard.board, docs, "it", yard.now) == START + timedelta(hours=5)
     assert yard.codes("it") == [IN_USE]
     yard.order("behind", request())
-    assert estimate(yard.board, docs, yard.board.queue.orders["behind"]) is None
+    assert estimate(yard.board, docs, "behind", yard.now) is None

@@ -210,14 +210,14 @@ async def test_the_queue_shows_own_orders_at_their_true_positions_and_names_nobo
         await stage.order(f"o{number}", project=project)
     mine = await stage.queue("ada")
     assert [(item["order"], item["position"], item["reason"]["code"]) for item in mine] == [
-        ("o2", 2, "HigherPriorityAhead"),
+        ("o2", 1, "CapacityInUse"),
         ("o3", 3, "HigherPriorityAhead"),
     ]
     assert "speech" not in str(mine)
     assert mine[0]["estimate"] is None
     everyone = await stage.queue("ines")
     assert [item["order"] for item in everyone] == ["o1", "o2", "o3"]
-    assert [reason["code"] for reason in everyone[1]["reasons"]] == ["HigherPriorityAhead", "CapacityInUse"]
+    assert [reason["code"] for reason in everyone[0]["reasons"]] == ["HigherPriorityAhead", "CapacityInUse"]
 
 
 async def test_the_queue_and_the_fleet_are_paged(stage: Stage) -> None:
@@ -339,3 +339,28 @@ async def test_a_rebuilt_scheduler_is_the_same_and_decides_nothing_twice(stage: 
     async with httpx.AsyncClient(transport=transport, base_url="http://scheduler") as client:
         again = Stage(world, client)
         assert (await again.queue("olga"), await again.capacity(), await world.types("allocations")) == before
+
+
+async def test_the_turns_of_a_project_weigh_what_an_operator_says(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description(*(f"GPU-{n}" for n in range(4))))
+    await stage.done("PUT", "/shares/acme/vision", {"weight": 3})
+    for n in range(4):
+        await stage.order(f"h{n}", project="maps")
+    for n in range(8):
+        await stage.order(f"o{n}", project=("speech", "vision")[n % 2])
+    positions = {item["order"]: item["position"] for item in await stage.queue("ines")}
+    assert sorted(positions, key=lambda order: positions[order]) == ["o0", "o1", "o3", "o5", "o2", "o7", "o4", "o6"]
+    shares = (await stage.done("GET", "/shares", by="ines"))["items"]
+    assert [(each["project"], each["weight"], each["share"], each["waiting"]) for each in shares] == [
+        ("maps", 1, "4/1", 0),
+        ("speech", 1, "0/1", 4),
+        ("vision", 3, "0/3", 4),
+    ]
+    mine = (await stage.done("GET", "/shares", by="ada"))["items"]
+    assert [each["project"] for each in mine] == ["vision"]
+    assert await stage.code("PUT", "/shares/acme/none", {"weight": 3}) == (404, "project-unknown")
+    assert await stage.code("PUT", "/shares/acme/vision", {"weight": 0}) == (422, "validation-failed")
+    assert await stage.code("PUT", "/shares/acme/vision", {"weight": 2}, by="ada") in (
+        (403, "forbidden"),
+        (404, "not-found"),
+    )

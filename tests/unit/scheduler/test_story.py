@@ -77,7 +77,12 @@ def test_a_small_order_does_not_overtake_a_large_one_that_ends_of_leases_will_se
     yard.order("small", request(cards=1))
     assert not yard.placed("small")
     assert yard.codes("small") == [WaitCode.HIGHER_PRIORITY_AHEAD]
-    assert yard.why("small")[0].figures == {"count": 1, "position": 2}
+    assert yard.why("small")[0].figures == {
+        "count": 1,
+        "position": 2,
+        "cards": 4,
+        "because": "kept_place",
+    }
     yard.give_back("running")
     assert yard.placed("large")
     assert yard.codes("small") == [WaitCode.CAPACITY_IN_USE]
@@ -126,7 +131,7 @@ def test_a_waiting_order_that_ends_leaves_the_queue_and_lets_the_next_go() -> No
     yard.order("small", request())
     yard.cancel("large")
     assert yard.placed("small")
-    assert list(yard.board.queue.in_order()) == []
+    assert list(yard.board.queue.listed()) == []
 
 
 def test_the_end_of_an_order_that_holds_cards_is_left_to_the_provisioner() -> None:
@@ -283,7 +288,7 @@ def test_what_the_fleet_cannot_hold_is_out_of_the_way_until_the_inventory_change
     yard = yard_of(n1=2)
     for n in range(3):
         yard.order(f"big{n}", request(cards=3 + n, priority=9))
-    assert list(yard.board.queue.lanes["h100"]) == []
+    assert yard.board.queue.front("h100") is None
     yard.order("small", request())
     assert yard.placed("small")
     yard.cancel("big2")

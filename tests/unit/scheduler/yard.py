@@ -29,15 +29,15 @@ from qm_events.specs import (
 from qm_scheduler.board import Board
 from qm_scheduler.consumers import SCHEDULER
 from qm_scheduler.fleet import Node, Observation
-from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Seen, Uncordon
-from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
+from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, Seen, Uncordon
+from qm_scheduler.projections import ALLOCATIONS, NODES, SHARES, OrderDoc
 from qm_scheduler.reasons import explain
 from qm_service.model import Act, Context, Rejected
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
 MIB = 1024
 _DECIDERS = {decider.kind: decider for decider in SCHEDULER.deciders}
-_PROJECTIONS = {projection.name: projection for projection in (ALLOCATIONS, NODES)}
+_PROJECTIONS = {projection.name: projection for projection in (ALLOCATIONS, NODES, SHARES)}
 
 
 def request(
@@ -51,6 +51,8 @@ def request(
     within: str | None = None,
     required: bool = True,
     card_memory: int = 80 * MIB,
+    project: str = "vision",
+    traits: Sequence[str] = (),
     **more: Any,
 ) -> OrderRequest:
     """Return what an order asks for."""
@@ -62,10 +64,11 @@ def request(
         accelerator_memory_mib=card_memory,
         cpu_milli=cpu,
         memory_mib=memory,
+        traits=tuple(traits) or None,
     )
     return OrderRequest(
         tenant="acme",
-        project="vision",
+        project=project,
         requester="ada",
         specification=spec,
         service_model=ServiceModel.VM,
@@ -133,10 +136,11 @@ class Yard:
     def node(self, node: str, cards: Any, **more: Any) -> None:
         self.ask(f"node/{node}", Describe(node_fact(node, cards, **more)))
 
-    def order(self, order: str, asked: OrderRequest, *, at: int | None = None) -> None:
+    def order(self, order: str, asked: OrderRequest, *, at: int | None = None, settle: bool = True) -> None:
         """`at`: seconds after START at which it was submitted (default: one after all before)."""
         submitted = self.tick() if at is None else START + timedelta(seconds=at)
-        self.hear(f"admission/{order}", OrderAdmitted(order=order, request=asked, digest="d", submitted_at=submitted))
+        fact = OrderAdmitted(order=order, request=asked, digest="d", submitted_at=submitted)
+        self.hear(f"admission/{order}", fact, settle=settle)
 
     def cancel(self, order: str) -> None:
         self.hear(f"order/{order}", OrderCancelRequested(order=order, requested_at=self.tick()))
@@ -151,7 +155,7 @@ class Yard:
         fact = EnvironmentReady(order=order, allocation=self.doc(order).allocation, endpoint={}, ready_at=self.tick())
         self.hear(f"environment/{order}", fact)
 
-    def give_back(self, order: str, suspect: Sequence[str] = ()) -> None:
+    def give_back(self, order: str, suspect: Sequence[str] = (), *, settle: bool = True) -> None:
         clean = tuple(card for card in self.cards(order) if card not in suspect)
         fact = EnvironmentValidated(
             order=order,
@@ -160,7 +164,7 @@ class Yard:
             suspect=tuple(suspect),
             validated_at=self.tick(),
         )
-        self.hear(f"environment/{order}", fact)
+        self.hear(f"environment/{order}", fact, settle=settle)
 
     def give_back_dirty(self, order: str) -> None:
         fact = EnvironmentQuarantined(
@@ -182,6 +186,9 @@ class Yard:
 
     def uncordon(self, node: str) -> None:
         self.ask(f"node/{node}", Uncordon())
+
+    def retire(self, node: str) -> Sequence[EventData] | Rejected:
+        return self.ask(f"node/{node}", Retire("sold"))
 
     def clear(self, node: str, card: str) -> None:
         self.ask(f"node/{node}", Clear(card))
@@ -210,7 +217,7 @@ class Yard:
         return [reason.code for reason in self.why(order)]
 
     def why(self, order: str) -> tuple[WaitReason, ...]:
-        return explain(self.board.case(self.board.queue.orders[order].shape), self.board.line(order))
+        return explain(self.board.case(self.board.queue.orders[order].ask.shape), self.board.line(order))
 
     def told(self, order: str) -> list[WaitCode]:
         """First reasons as they were told, in time."""
@@ -261,7 +268,10 @@ class Yard:
             if fold is None:
                 continue
             old = self.docs.all[name].get(event.key)
-            new = self.docs.all[name][event.key] = fold.apply(old, event)
+            new = fold.apply(old, event)
+            self.docs.all[name].pop(event.key, None)
+            if new is not None:
+                self.docs.all[name][event.key] = new
             keep = projection.resident
             assert keep is not None
             before, after = (doc if doc is not None and keep(doc) else None for doc in (old, new))
@@ -277,7 +287,7 @@ class Yard:
         return Context(self.now, self.docs, board or self.board)
 
     def settle(self) -> None:
-        for _ in range(10_000):
+        for _ in range(1_000_000):
             acts = SCHEDULER.settle(self.context())
             if not acts:
                 return
@@ -287,10 +297,10 @@ class Yard:
             assert len(self.facts) > before, "an act led to nothing: it will come again for ever"
         raise AssertionError("does not settle")
 
-    def fresh_board(self) -> Board:
-        """Return the index as a restart would build it."""
+    def fresh_board(self, *, nodes_first: bool = True) -> Board:
+        """Return the index as a restart would build it, in whichever order documents are read."""
         board = Board()
-        for name, projection in reversed(_PROJECTIONS.items()):
+        for name, projection in reversed(_PROJECTIONS.items()) if nodes_first else _PROJECTIONS.items():
             for key, doc in self.docs.all[name].items():
                 assert projection.resident is not None
                 if projection.resident(doc):

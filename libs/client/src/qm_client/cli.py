@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from qm_client import agree, logs, operate, serving
+from qm_client import agree, logs, nodes, operate, serving
 from qm_client.sdk import ApiError, Client, Json
 from qm_client.session import DEFAULT_URL, open_session, save_session
 from qm_client.show import ORDER_HEADS, console, emit, explain, order_line
@@ -24,6 +24,7 @@ SERVICES = ("catalog", "admission", "scheduler", "provisioner", "metering")
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 agree.register(app)
 operate.register(app)
+nodes.register(app)
 logs.register(app)
 serving.register(app)
 

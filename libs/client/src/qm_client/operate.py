@@ -22,15 +22,26 @@ def fleet(as_json: AsJson = False) -> None:
     """Show capacity by accelerator type."""
     with open_session() as client:
         answer = client.call("GET", "/fleet/capacity")
-    heads = ("accelerator", "total", "free", "held", "suspect", "failed", "unknown", "quarantined", "cordoned")
+    heads = (
+        "accelerator",
+        "total",
+        "free",
+        "held",
+        "cleaning",
+        "suspect",
+        "failed",
+        "unknown",
+        "quarantined",
+        "cordoned",
+    )
     rows = ([item.get(head) for head in heads] for item in answer["items"])
     emit(answer, as_json, rows, tuple(head.upper() for head in heads))
 
 
 def queue(as_json: AsJson = False) -> None:
-    """Show who waits, in order, and why."""
+    """Show who waits, in the order in which they are due, and why; KEPT: a place is kept."""
     with open_session() as client:
-        items = list(client.pages("/queue"))
+        items = sorted(client.pages("/queue"), key=lambda i: (i["accelerators"], i["position"], i["order"]))
     rows = (
         [
             i["position"],
@@ -40,9 +51,10 @@ def queue(as_json: AsJson = False) -> None:
             i["count"],
             i["priority"],
             (i["reason"] or {}).get("code"),
+            "yes" if i["promised"] else "",
             i["estimate"],
         ]
         for i in items
     )
-    heads = ("POSITION", "ORDER", "PROJECT", "SPECIFICATION", "COUNT", "PRIORITY", "REASON", "ESTIMATE")
+    heads = ("POSITION", "ORDER", "PROJECT", "SPECIFICATION", "COUNT", "PRIORITY", "REASON", "KEPT", "ESTIMATE")
     emit(items, as_json, rows, heads)

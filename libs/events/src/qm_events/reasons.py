@@ -28,6 +28,8 @@ REASONS: Mapping[WaitCode, Meaning] = {
             "units_possible": "units that the fleet could hold",
             "cards_in_fleet": "cards of these types, in whatever state",
             "largest_node_cards": "the most cards of one type on one node",
+            "lacks": "what the fleet lacks: accelerators, traits, accelerator_memory_mib, cpu_milli, memory_mib, "
+            "cards_per_unit, or units; `several` where no single one of them would do",
         },
         "scheduler",
     ),
@@ -85,7 +87,13 @@ REASONS: Mapping[WaitCode, Meaning] = {
     WaitCode.HIGHER_PRIORITY_AHEAD: Meaning(
         "Orders that must be served first wait for the same cards",
         "Wait, or ask for a higher priority; another accelerator type may be free",
-        {"count": "orders before this one", "position": "its place among them, from 1"},
+        {
+            "count": "orders before this one",
+            "position": "its place among them, from 1",
+            "cards": "cards that the orders before it ask for",
+            "because": "why the first of them goes first: its priority, a place that is kept for it, the share of its "
+            "project (fewer cards by weight), or that it was submitted earlier",
+        },
         "scheduler",
     ),
     WaitCode.HEALTHY_CAPACITY_INSUFFICIENT: Meaning(
@@ -95,6 +103,7 @@ REASONS: Mapping[WaitCode, Meaning] = {
             "requested": "cards of the order",
             "healthy_free": "healthy free cards",
             "isolated": "cards out of service, by cause",
+            "units_now": "units of the order that could be placed now, for an order of no more than these",
         },
         "scheduler",
     ),

@@ -32,6 +32,27 @@ class AllocationWaiting(EventData):
     since: UtcTime
 
 
+class KeptPlace(Value):
+    """Units for which a node is kept."""
+
+    node: str
+    accelerator: DnsLabel
+    card_memory_mib: MemoryMib
+    units: int = Field(ge=1, le=10_000, strict=True)
+
+
+@event("allocation.promised", version=1, topic=ALLOCATIONS)
+class AllocationPromised(EventData):
+    """A place is kept for an order that must wait: others may pass it there only if they end first or leave enough.
+    It replaces the promise before it; without places, that one is taken back. Ends with `allocated` or `withdrawn`."""
+
+    order: str
+    places: tuple[KeptPlace, ...]
+    until: UtcTime | None = None
+    """When the leases in the way end; null: that is not known."""
+    promised_at: UtcTime
+
+
 @event("allocation.allocated", version=1, topic=ALLOCATIONS)
 class AllocationAllocated(EventData):
     """Cards are held for the order, from `allocated_at`."""
@@ -50,6 +71,19 @@ class AllocationWithdrawn(EventData):
     order: str
     cause: Literal["cancelled", "expired", "released"]
     withdrawn_at: UtcTime
+
+
+@event("allocation.impaired", version=1, topic=ALLOCATIONS)
+class AllocationImpaired(EventData):
+    """A card that the order holds is seen to be sick, or well again. It stays held, and the quota stays as it is."""
+
+    order: str
+    allocation: str
+    node: str
+    card: str
+    health: Health
+    code: str = ""
+    impaired_at: UtcTime
 
 
 @event("allocation.returned", version=1, topic=ALLOCATIONS)
@@ -88,6 +122,17 @@ class NodeRegistered(EventData):
     cards: tuple[CardSpec, ...]
     rack: str | None = None
     domain: str | None = None
+    traits: tuple[DnsLabel, ...] | None = Field(default=None, max_length=32)
+    """What the node has that not every node has, sorted; a specification may ask for it."""
+
+
+@event("node.retired", version=1, topic=FLEET)
+class NodeRetired(EventData):
+    """The node and its cards left the fleet for good, with nothing held on it; it may be registered anew."""
+
+    node: str
+    reason: str
+    retired_at: UtcTime
 
 
 @event("node.cordoned", version=1, topic=FLEET)
@@ -116,6 +161,27 @@ class CardHealthChanged(EventData):
     code: str = ""
     message: str = ""
     observed_at: UtcTime
+
+
+@event("card.occupancy_changed", version=1, topic=FLEET)
+class CardOccupancyChanged(EventData):
+    """Whether an agent sees somebody on the card, whoever holds it."""
+
+    node: str
+    card: str
+    occupied: bool
+    source: str
+    observed_at: UtcTime
+
+
+@event("card.quarantined", version=1, topic=FLEET)
+class CardQuarantined(EventData):
+    """The card takes no new work until an operator clears it, whatever its sources say from now on."""
+
+    node: str
+    card: str
+    reason: str
+    quarantined_at: UtcTime
 
 
 @event("cards.held", version=1, topic=FLEET)
@@ -150,6 +216,16 @@ class CardCleared(EventData):
     node: str
     card: str
     cleared_at: UtcTime
+
+
+@event("share.set", version=1, topic=FLEET)
+class ShareSet(EventData):
+    """How much a project's turns in the queue weigh beside those of others; 1 where nothing was said. Stream
+    `share/<tenant>/<project>`."""
+
+    tenant: DnsLabel
+    project: DnsLabel
+    weight: int = Field(ge=1, le=1000, strict=True)
 
 
 @event("fleet.access_audited", version=1, topic=FLEET)

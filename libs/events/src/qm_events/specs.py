@@ -63,6 +63,8 @@ class Specification(Value):
     """Of one unit."""
     memory_mib: MemoryMib
     """Of one unit."""
+    traits: tuple[DnsLabel, ...] | None = Field(default=None, max_length=32)
+    """What the node of each unit must have, in any order."""
 
 
 class TopologyLevel(StrEnum):

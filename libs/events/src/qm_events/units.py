@@ -25,3 +25,22 @@ def card_hours_ratio(card_us: int) -> str:
     """Return card-hours as the exact ratio `p/q` in lowest terms."""
     ratio = Fraction(card_us, MICROSECONDS_PER_HOUR)
     return f"{ratio.numerator}/{ratio.denominator}"
+
+
+_ONE_AND_MANY = {
+    "cards": ("card", "cards"),
+    "accelerator_memory_mib": ("MiB of card memory", "MiB of card memory"),
+    "cpu_milli": ("thousandth of a CPU", "thousandths of a CPU"),
+    "memory_mib": ("MiB of memory", "MiB of memory"),
+    "concurrent_orders": ("order at a time", "orders at a time"),
+    "card_hours_month": ("card-hour a month", "card-hours a month"),
+    "order": ("order", "orders"),
+    "unit": ("unit", "units"),
+}
+
+
+def amount(count: int, what: str) -> str:
+    """Return a count of a dimension of a quota, of orders or of units, in words: `1 card`, `2 h100 cards`."""
+    dimension, _, accelerator = what.partition("/")
+    word = _ONE_AND_MANY.get(dimension, (dimension, dimension))[count != 1]
+    return f"{count:,} {accelerator} {word}" if accelerator else f"{count:,} {word}"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from qm_events.specs import OrderRequest, Violation
+from qm_events.units import amount
 
 
 def when_never(request: OrderRequest, violations: Sequence[Violation]) -> str:
@@ -20,10 +21,8 @@ def when_refused(request: OrderRequest, violations: Sequence[Violation]) -> str:
 
 def when_held(violations: Sequence[Violation]) -> str:
     """Return what a held order waits for, and the way out."""
-    short = [f"{it.short_by} of {it.dimension} in {it.scope}" for it in violations if it.short_by]
-    waits = (
-        f"Waits until there is {' and '.join(short)} more" if short else "Waits for older orders to be admitted first"
-    )
+    short = [f"{amount(it.short_by, it.dimension)} in {it.scope}" for it in violations if it.short_by]
+    waits = f"Waits for {' and '.join(short)} more" if short else "Waits for older orders to be admitted first"
     return f"{waits}; release what is not needed, or ask for a higher limit of {_limits(violations)}."
 
 

@@ -202,6 +202,8 @@ class SpecificationForm(Form):
     accelerator_memory_mib: MemoryMib
     cpu_milli: MilliCpu
     memory_mib: MemoryMib
+    traits: Annotated[tuple[DnsLabel, ...], AfterValidator(_once_each)] | None = Field(default=None, max_length=32)
+    """What the node of each unit must have, as the operators named it; null = nothing."""
 
 
 class OfferingForm(Form):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from qm_catalog.request_record import Approval, Record, finished, holds_cards
 from qm_events.specs import EndCause, Remedy, Violation, WaitCode
-from qm_events.units import card_hours
+from qm_events.units import amount, card_hours
 
 
 class Phase(StrEnum):
@@ -209,13 +209,12 @@ def _waits_for_quota(record: Record) -> tuple[Reason, ...]:
 
 
 def _would_help(violation: Violation) -> str:
-    name = f"{violation.dimension} at {violation.scope}"
-    if not violation.short_by:
-        return f"the older orders that wait for {name} go first"
-    if violation.why == "lent_out":
-        return f"other projects lend {violation.short_by} more of {name}"
-    more = f"{card_hours(violation.short_by)} card-hours" if violation.unit == "card_us" else str(violation.short_by)
-    return f"{more} more of {name}"
+    short, dimension, scope = violation.short_by, violation.dimension, violation.scope
+    if not short:
+        return f"the older orders that wait for {dimension} at {scope} go first"
+    hours = f"{card_hours(short)} card-hours of {dimension.partition('@')[2]}"
+    more = hours if violation.unit == "card_us" else amount(short, dimension)
+    return f"other projects lend {more} more" if violation.why == "lent_out" else f"fits with {more} more at {scope}"
 
 
 def _waits_for_approval(record: Record) -> tuple[Reason, ...]:

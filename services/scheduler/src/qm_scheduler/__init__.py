@@ -11,7 +11,8 @@ Invariants, at every position of the log
 - Only cards that are healthy, clean, unheld and on a node without a cordon are given. Health never takes a card from
   its holder: it is isolated when it comes back.
 - Per accelerator type, each card is in exactly one class of `pool.CLASSES`, so these add up to the total.
-- Nobody takes a card of a type that a better ranked order claims; `queue` says what a claim is and why nobody starves.
+- Nobody passes a better ranked order that claims the same cards before a place is kept for that one, and there only if
+  this costs it nothing; `queue`, `holds` and docs/scheduling.md say what that means and why nobody starves.
 - Every waiting order that does not fit has at least one reason, and the first was told on the log.
 - Decisions depend on the documents and on fixed hashes alone: not on the order of arrival, of a set or of a dict.
 

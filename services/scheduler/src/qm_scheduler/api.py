@@ -10,11 +10,17 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Discriminator, Tag
 
 from qm_events.ids import stream_name
+from qm_events.units import DnsLabel
 from qm_scheduler.board import Board
+from qm_scheduler.domain import Return
+from qm_scheduler.drain import DrainView, drain_view
+from qm_scheduler.findings import Finding, findings
 from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
-from qm_scheduler.inventory import Clear, Cordon, Describe, Uncordon
+from qm_scheduler.inventory import Clear, Cordon, Describe, Retire, Uncordon
 from qm_scheduler.pool import CLASSES, Pool
-from qm_scheduler.problems import CardElsewhere, CardUnknown, NodeUnknown
+from qm_scheduler.problems import CardElsewhere, CardUnknown, ClaimUnknown, NodeInUse, NodeUnknown, ProjectUnknown
+from qm_scheduler.projections import OrderDoc
+from qm_scheduler.shares import SetShare
 from qm_scheduler.views import (
     CapacityView,
     CardView,
@@ -22,11 +28,14 @@ from qm_scheduler.views import (
     NodeInput,
     NodeView,
     QueueItem,
+    ShareInput,
+    ShareView,
     capacity_view,
     card_view,
     cards_of,
     node_view,
     queue_item,
+    share_view,
 )
 from qm_service.caller import Access, Page, Permit, etag
 from qm_service.model import Act
@@ -58,11 +67,32 @@ def _queue_routes(runtime: Runtime) -> APIRouter:
 
     @router.get("/queue", responses=problems())
     async def list_queue(access: Access, window: Page) -> Paged[QueueItem]:
-        """List who waits, best rank first: own projects' orders, at their true positions, each with every reason."""
-        board, docs = _board(runtime), runtime.context().docs.resident("allocations")
-        ranks = list(islice(board.queue.in_order(access.scopes(), window.start(int, datetime, str)), window.fetch))
-        shown, following = window.cut(ranks, lambda rank: rank)
-        return page([queue_item(board, docs, rank[2]) for rank in shown], following)
+        """List who waits, by priority, then by submission: own orders, at true positions, each with every reason."""
+        context = runtime.context()
+        board, docs = _board(runtime), context.docs.resident("allocations")
+        start = window.start(int, int, datetime, str)
+        after = ((start[0], start[1]), (start[2], start[3])) if start else None
+        rows = list(islice(board.queue.listed(access.scopes(), after), window.fetch))
+        shown, following = window.cut(rows, lambda row: (*row[0], *row[1]))
+        return page([queue_item(board, docs, seq[1], runtime.clock.now()) for _, seq in shown], following)
+
+    @router.get("/shares", responses=problems())
+    async def list_shares(access: Access, window: Page) -> Paged[ShareView]:
+        """List what decides whose turn it is: the own projects that have cards, orders in the queue or a weight."""
+        board, scopes = _board(runtime), access.scopes()
+        (start,) = window.start(str) or ("",)
+        known = (scope for scope in board.queue.projects if scopes is None or scope in scopes)
+        names = sorted(scope for scope in known if scope > start)[: window.fetch]
+        shown, following = window.cut(names, lambda scope: (scope,))
+        return page([share_view(board, scope) for scope in shown], following)
+
+    @router.put("/shares/{tenant}/{project}", responses=problems(ProjectUnknown))
+    async def set_share(tenant: DnsLabel, project: DnsLabel, body: ShareInput, access: Access) -> ShareView:
+        """Set how much the turns of a project weigh; what it holds stays."""
+        scope = f"{tenant}/{project}"
+        command = SetShare(tenant, project, body.weight)
+        await runtime.execute(Act(stream_name("share", scope), command), access.cause())
+        return share_view(_board(runtime), scope)
 
     @router.get("/fleet/capacity", responses=problems())
     async def show_capacity(_: Access) -> CapacityView:
@@ -104,6 +134,28 @@ def _node_routes(runtime: Runtime) -> APIRouter:
         """Give the node work again."""
         return await _change(runtime, access, node, Uncordon(), response)
 
+    @router.get("/fleet/nodes/{node}/drain", responses=problems(NodeUnknown))
+    async def show_drain(node: NodePath, _: Access) -> DrainView:
+        """Show who is on a node and until when, without changing anything."""
+        return _drain(runtime, node)
+
+    @router.post("/fleet/nodes/{node}/drain", responses=problems(NodeUnknown, VersionConflict))
+    async def drain_node(node: NodePath, body: CordonInput, access: Access, response: Response) -> DrainView:
+        """Cordon a node and show when it will be empty; nobody is thrown out."""
+        await _change(runtime, access, node, Cordon(body.reason), response)
+        return _drain(runtime, node)
+
+    @router.post("/fleet/nodes/{node}/retire", responses=problems(NodeUnknown, NodeInUse))
+    async def retire_node(node: NodePath, body: CordonInput, access: Access) -> NodeView:
+        """Take an empty node and its cards out of the fleet for good; return it as it was."""
+        pool = _board(runtime).pool
+        last = node_view(pool, pool.nodes[node]) if node in pool.nodes else None
+        act = Act(stream_name("node", node), Retire(body.reason))
+        await runtime.execute(act, access.cause(), expected_version=access.if_match)
+        if last is None:
+            raise NodeUnknown(f"Node {node} is not in the fleet.")
+        return last
+
     return router
 
 
@@ -142,6 +194,29 @@ def _card_routes(runtime: Runtime) -> APIRouter:
         """Take what agents or Alertmanager saw. All or nothing is understood; what is old or known changes nothing."""
         told: Sequence[Observed | Alert] = body.alerts if isinstance(body, AlertmanagerWebhook) else body
         return HealthReceipt(accepted=len(told), changed=await _observe(runtime, access, newest, told))
+
+    @router.get("/fleet/findings", responses=problems())
+    async def list_findings(_: Access, window: Page) -> Paged[Finding]:
+        """List claims that do not fit what is seen, by order: computed now, nothing is changed."""
+        docs, nodes = runtime.context().docs.resident("allocations"), _board(runtime).pool.nodes
+        (start, kind) = window.start(str, str) or ("", "")
+        rows = (each for each in findings(docs, nodes, runtime.clock.now()) if (each.order, each.kind) > (start, kind))
+        shown, following = window.cut(list(islice(rows, window.fetch)), lambda each: (each.order, each.kind))
+        return page(shown, following)
+
+    @router.post("/fleet/claims/{order}/clear", responses=problems(ClaimUnknown))
+    async def clear_claim(order: Annotated[Name, Path()], body: CordonInput, access: Access) -> Paged[CardView]:
+        """End the claim of an order whose environment is gone: its cards are isolated until each is cleared."""
+        docs = runtime.context().docs.resident("allocations")
+        doc: OrderDoc | None = docs.get(order)
+        if doc is None or not doc.is_holding:
+            raise ClaimUnknown(f"Order {order} holds no cards.")
+        command = Return(order, doc.allocation, (), f"claim cleared: {body.reason}", runtime.clock.now())
+        act = Act(stream_name("allocation", order), command, doc.tenant, doc.project, order)
+        await runtime.execute(act, access.cause(correlation=order))
+        pool, cards = _board(runtime).pool, [(unit.node, card) for unit in doc.units for card in unit.cards]
+        known = [(pool.nodes[node], pool.nodes[node].cards.get(card)) for node, card in cards]
+        return page([card_view(pool, node, card) for node, card in known if card is not None], None)
 
     return router
 
@@ -186,6 +261,12 @@ def _show(runtime: Runtime, node: str, version: int, response: Response) -> Node
         raise NodeUnknown(f"Node {node} is not in the fleet.")
     response.headers["ETag"] = etag(version)
     return node_view(pool, pool.nodes[node])
+
+
+def _drain(runtime: Runtime, node: str) -> DrainView:
+    if (known := _board(runtime).pool.nodes.get(node)) is None:
+        raise NodeUnknown(f"Node {node} is not in the fleet.")
+    return drain_view(known, runtime.context().docs.resident("allocations"))
 
 
 def _board(runtime: Runtime) -> Board:

@@ -1,21 +1,26 @@
 """The index of the scheduler: pool, queue, ends of leases, and what has to be looked at again because of a change.
 
-It follows from the resident documents alone, so it is never stored. `settle` reads it and empties `open` and `news`.
+It follows from the resident documents alone, so it is never stored. `settle` reads it and empties what has to be told.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sortedcontainers import SortedList
 
+from qm_events.specs import Health
+from qm_scheduler.case import Case
 from qm_scheduler.fleet import Node
+from qm_scheduler.holds import Hold
 from qm_scheduler.pool import Change, Pool
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.queue import Queue, Rank, WaitClass, waiting_of
-from qm_scheduler.reasons import Case, Line
-from qm_scheduler.view import Shape
+from qm_scheduler.queue import Queue
+from qm_scheduler.reasons import Ahead
+from qm_scheduler.shares import Share
+from qm_scheduler.view import Ask, Pick, Shape, shape_of
+from qm_scheduler.waiting import Waiting, waiting_of
 
 
 @dataclass(slots=True)
@@ -26,18 +31,20 @@ class Board:
     queue: Queue = field(default_factory=Queue)
     leases: dict[str, SortedList] = field(default_factory=dict)
     """accelerator -> (end, order) of the leases on its cards."""
-    blockers: dict[str, Rank] = field(default_factory=dict)
-    """accelerator -> the best ranked order that claims it: none ranked below may take such cards."""
-    fronts: dict[str, set[Shape]] = field(default_factory=dict)
-    """accelerator -> the classes that were at or before the blocker when reasons were last told."""
-    open: set[str] = field(default_factory=set)
-    """Lanes in which somebody may fit now."""
-    seen: set[str] = field(default_factory=set)
-    """Lanes of which the figures changed."""
-    inventory: set[str] = field(default_factory=set)
-    """Lanes of which the inventory changed."""
-    news: set[Shape] = field(default_factory=set)
-    """Classes with orders that were told no reason yet."""
+    returning: dict[str, dict[str, None]] = field(default_factory=dict)
+    """accelerator -> orders whose cards of it are being given back."""
+    seen: dict[str, None] = field(default_factory=dict)
+    """Lanes of which figures or the order changed since reasons were told."""
+    news: dict[Ask, None] = field(default_factory=dict)
+    """Lines of which some may have been told no reason yet, or another than holds now."""
+    fronts: dict[str, str] = field(default_factory=dict)
+    """Lane -> the order that was at its front when reasons were last told."""
+    impaired: dict[tuple[str, str], None] = field(default_factory=dict)
+    """(node, card) of cards in use of which the health changed."""
+    lasting: set[str] = field(default_factory=set)
+    """Types of which other cards could serve than before."""
+    suspect: dict[str, None] = field(default_factory=dict)
+    """Orders whose promise may not hold any more, or may be bettered."""
 
     def changed(self, projection: str, key: str, old: Any | None, new: Any | None) -> None:
         """Follow one resident document."""
@@ -58,67 +65,117 @@ class Board:
         """Return a shape with what decides whether it fits."""
         return Case(shape, self.pool, self.next_end)
 
-    def blocker(self, accelerators: tuple[str, ...]) -> Rank | None:
-        """Return the best rank that claims one of these types."""
-        return min((self.blockers[name] for name in accelerators if name in self.blockers), default=None)
-
-    def line(self, order: str) -> Line | None:
+    def line(self, order: str) -> Ahead | None:
         """Return who is before an order, or None if nobody is in its way."""
-        waiting = self.queue.orders[order]
-        rank = self.blocker(waiting.shape.accelerators)
-        return Line(self.queue.ahead(order)) if rank is not None and rank < waiting.rank else None
-
-    def claims(self, group: WaitClass) -> tuple[str, ...]:
-        """Return the types that the class claims: those that ends of leases would give it; see `queue`."""
-        shape = group.shape
-        gains = self.gains(shape.accelerators)
-        if group.claimed is None or group.claimed[0] != gains:
-            group.claimed = (gains, self.case(shape).served_by_ends)
-        return group.claimed[1]
-
-    def gains(self, accelerators: tuple[str, ...]) -> tuple[int, ...]:
-        """Return a mark that moves whenever a shape of these types may fit where it did not."""
-        return tuple(self.pool.gains[name] for name in accelerators)
+        if self.lasting:
+            self.reclaim()
+        queue = self.queue
+        return Ahead(*queue.ahead(order), queue.because(order)) if queue.is_behind(order) else None
 
     def note(self, change: Change) -> None:
         """Remember what a change may alter."""
-        self.queue.wake(change.inventory)
-        self.open |= change.gained | change.inventory
-        self.seen |= change.seen
-        self.inventory |= change.inventory
+        self.seen.update(dict.fromkeys(change.seen))
+        self.lasting |= change.lasting
+        for name, cards in change.gained.items():
+            self.queue.wake(name, cards)
 
-    def walked(self, lanes: Sequence[str], claimed: Mapping[str, Rank]) -> None:
-        """Note that nobody else fits in these lanes now, and who claims them."""
-        self.open.clear()
-        self.seen.update(lanes)
-        for name in lanes:
-            self.blockers.pop(name, None)
-        self.blockers.update(claimed)
+    def reclaim(self) -> None:
+        """Let all who accept cards of which others could serve now claim anew."""
+        changed, self.lasting = self.lasting, set()
+        for ask, line in self.queue.lines.items():
+            if not changed.isdisjoint(ask.shape.accelerators):
+                self.queue.claim(line, self.case(ask.shape).served_by_ends)
+                self.news[ask] = None
+        for order, hold in self.pool.holds.items():
+            if not changed.isdisjoint(hold.shape.accelerators):
+                self.suspect[order] = None
 
 
-def _node(board: Board, _: str, _old: Node | None, new: Node | None) -> None:
+def _node(board: Board, _: str, old: Node | None, new: Node | None) -> None:
+    change = Change()
     if new is not None:
-        board.note(board.pool.put(new))
+        board.pool.put(new, change)
+        if old is None or old.holdings is new.holdings:
+            _impaired(board, old, new)
+    elif old is not None:
+        board.pool.drop(old, change)
+    board.note(change)
+
+
+def _impaired(board: Board, old: Node | None, new: Node) -> None:
+    for card in new.cards.values():
+        before = old.cards.get(card.card) if old else None
+        was = before.health if before else Health.HEALTHY
+        if card.allocation is not None and card.health is not was:
+            board.impaired[new.node, card.card] = None
 
 
 def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    change = Change()
     before = old if old is not None and old.is_holding else None
     after = new if new is not None and new.is_holding else None
-    _leases(board, before, after)
-    _cleaning(board, before, after)
+    if before is not after and (before or after):
+        _leases(board, before, after, change)
+        _cleaning(board, before, after, change)
+        _held(board, before, after)
+    _kept(board, key, old, new, change)
     waiting = waiting_of(new)
-    lanes = board.queue.put(key, waiting)
-    board.note(Change(gained=lanes, seen=lanes))
-    if waiting is not None and waiting.code is None:
-        board.news.add(waiting.shape)
+    if waiting is not None or key in board.queue.orders:
+        _queued(board, key, waiting)
+    board.note(change)
 
 
-def _leases(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+def _queued(board: Board, key: str, waiting: Waiting | None) -> None:
+    queue, was = board.queue, board.queue.orders.get(key)
+    is_new = waiting is not None and waiting.ask not in queue.lines
+    queue.put(key, waiting)
+    if waiting is not None:
+        line = queue.lines[waiting.ask]
+        if is_new:
+            queue.claim(line, board.case(waiting.ask.shape).served_by_ends)
+        elif was is None and any(hold.priority < -waiting.level[0] for hold in board.pool.holds.values()):
+            # Places that bound the others of its line may not bind this one.
+            queue.rouse(line)
+        if waiting.code is None:
+            board.news[waiting.ask] = None
+    if was is None or waiting is None or was.ask != waiting.ask:
+        for each in (was, waiting):
+            board.seen.update(dict.fromkeys(each.ask.shape.accelerators if each else ()))
+
+
+def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    doc = new or old
+    if doc is None or (old is not None and new is not None):
+        return
+    cards = sum(len(unit.cards) for unit in doc.units)
+    lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=cards if new else -cards)
+    board.seen.update(dict.fromkeys(lanes))
+
+
+def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, change: Change) -> None:
+    was, now = old.promise if old else None, new.promise if new else None
+    if was is now or was == now:
+        return
+    hold = None
+    if now is not None and new is not None:
+        picks = tuple(Pick(at.node, (at.accelerator, at.card_memory_mib, ()), at.units) for at in now.places)
+        hold = Hold(key, new.asked.priority, shape_of(new.asked), picks, now.until)
+    board.pool.keep(key, hold, change)
+    board.suspect.pop(key, None)
+
+
+def _leases(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: Change) -> None:
     before, after = _ends(old), _ends(new)
     for name, end in before - after:
         board.leases[name].remove(end)
     for name, end in after - before:
         board.leases.setdefault(name, SortedList()).add(end)
+    doc = new or old
+    end_at = new.ends_at if new else None
+    if doc is not None and end_at != board.pool.ends.get(doc.allocation):
+        board.pool.ends_at(doc.allocation, end_at, {unit.node for unit in doc.units}, change)
+        for unit in doc.units:
+            board.suspect.update(dict.fromkeys(board.pool.kept.get(unit.node, ())))
 
 
 def _ends(doc: OrderDoc | None) -> set[tuple[str, tuple[datetime, str]]]:
@@ -127,12 +184,26 @@ def _ends(doc: OrderDoc | None) -> set[tuple[str, tuple[datetime, str]]]:
     return {(unit.accelerator, (doc.ends_at, doc.order)) for unit in doc.units}
 
 
-def _cleaning(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+def _cleaning(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: Change) -> None:
     was, now = old is not None and old.releasing, new is not None and new.releasing
     doc = new or old
     if was != now and doc is not None:
+        for name in {unit.accelerator for unit in doc.units}:
+            there = board.returning.setdefault(name, {})
+            if now:
+                there[doc.order] = None
+            else:
+                there.pop(doc.order, None)
         nodes = tuple(sorted({unit.node for unit in doc.units}))
-        board.note(board.pool.clean(doc.allocation, now, nodes))
+        board.pool.clean(doc.allocation, now, nodes, change)
 
 
-_FOLLOWERS: Mapping[str, Callable[[Board, str, Any, Any], None]] = {"nodes": _node, "allocations": _order}
+def _share(board: Board, key: str, _old: Share | None, new: Share | None) -> None:
+    board.seen.update(dict.fromkeys(board.queue.weigh(key, weight=new.weight if new else 1)))
+
+
+_FOLLOWERS: Mapping[str, Callable[[Board, str, Any, Any], None]] = {
+    "nodes": _node,
+    "allocations": _order,
+    "shares": _share,
+}

@@ -4,7 +4,7 @@ The end of an order may overtake its beginning: then `allocation.withdrawn` is t
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
@@ -13,13 +13,17 @@ from qm_events import EventData
 from qm_events.ids import derived_id
 from qm_events.scheduler import (
     AllocationAllocated,
+    AllocationImpaired,
+    AllocationPromised,
     AllocationQueued,
     AllocationReturned,
     AllocationWaiting,
     AllocationWithdrawn,
+    KeptPlace,
 )
 from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitCode, WaitReason
 from qm_scheduler.inventory import NODE
+from qm_scheduler.shares import SHARE
 from qm_service.model import Context, Decider, Decision
 
 
@@ -45,11 +49,15 @@ class Allocation:
     phase: Phase = Phase.UNKNOWN
     request: OrderRequest | None = None
     code: WaitCode | None = None
+    promise: tuple[tuple[KeptPlace, ...], datetime | None] = ((), None)
+    """Where a place is kept, and until when."""
     grants: int = 0
     """How often cards were given; numbers the allocations of the order."""
     allocation: str = ""
     units: tuple[PlacedUnit, ...] = ()
     allocated_at: datetime | None = None
+    impaired: dict[str, Health] = field(default_factory=dict)
+    """Cards of it that are sick."""
 
 
 # ---- commands
@@ -79,6 +87,26 @@ class Allocate:
 
     order: str
     units: tuple[PlacedUnit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Keep this place, instead of that which was kept before."""
+
+    order: str
+    places: tuple[KeptPlace, ...]
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Impair:
+    """A card that it holds is sick, or (healthy) no longer."""
+
+    order: str
+    node: str
+    card: str
+    health: Health
+    code: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +164,29 @@ def _allocate(state: Allocation, command: Allocate, ctx: Context) -> Decision:
     ]
 
 
+def _promise(state: Allocation, command: Promise, ctx: Context) -> Decision:
+    if state.phase is not Phase.WAITING or state.promise == (command.places, command.until):
+        return []
+    return [AllocationPromised(order=command.order, places=command.places, until=command.until, promised_at=ctx.now)]
+
+
+def _impair(state: Allocation, command: Impair, ctx: Context) -> Decision:
+    known = state.impaired.get(command.card, Health.HEALTHY)
+    if state.phase is not Phase.ALLOCATED or known is command.health:
+        return []
+    return [
+        AllocationImpaired(
+            order=command.order,
+            allocation=state.allocation,
+            node=command.node,
+            card=command.card,
+            health=command.health,
+            code=command.code,
+            impaired_at=ctx.now,
+        )
+    ]
+
+
 def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
     if state.phase is not Phase.WAITING or state.code is command.reasons[0].code:
         return []
@@ -172,6 +223,8 @@ RULES: Mapping[type, Callable[[Allocation, Any, Context], Decision]] = {
     Enqueue: _enqueue,
     Withdraw: _withdraw,
     Allocate: _allocate,
+    Promise: _promise,
+    Impair: _impair,
     Explain: _explain,
     Return: _return,
 }
@@ -187,14 +240,17 @@ def decide(state: Allocation, command: Any, ctx: Context) -> Decision:
 FACTS: Mapping[type[EventData], Callable[[Allocation, Any], Allocation]] = {
     AllocationQueued: lambda state, fact: replace(state, phase=Phase.WAITING, request=fact.request),
     AllocationWaiting: lambda state, fact: replace(state, code=fact.reasons[0].code),
+    AllocationPromised: lambda state, fact: replace(state, promise=(fact.places, fact.until)),
     AllocationAllocated: lambda state, fact: replace(
         state,
+        promise=((), None),
         phase=Phase.ALLOCATED,
         grants=state.grants + 1,
         allocation=fact.allocation,
         units=fact.units,
         allocated_at=fact.allocated_at,
     ),
+    AllocationImpaired: lambda state, fact: replace(state, impaired={**state.impaired, fact.card: fact.health}),
     AllocationWithdrawn: lambda state, _: replace(state, phase=Phase.WITHDRAWN),
     AllocationReturned: lambda state, _: replace(state, phase=Phase.RETURNED),
 }
@@ -207,4 +263,4 @@ def evolve(state: Allocation, fact: Any) -> Allocation:
 
 ALLOCATION = Decider("allocation", Allocation(), decide, evolve)
 
-DECIDERS = (ALLOCATION, NODE)
+DECIDERS = (ALLOCATION, NODE, SHARE)

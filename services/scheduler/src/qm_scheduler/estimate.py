@@ -2,56 +2,45 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from heapq import merge
 from itertools import islice
 from typing import Any
 
 from qm_scheduler.board import Board
-from qm_scheduler.fleet import Node
-from qm_scheduler.placement import place
-from qm_scheduler.pool import Sight, is_usable
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.queue import Waiting
-from qm_scheduler.view import Room, seat
-
-LEASES_MAX = 500
-"""How many ends are looked at; an order that needs more has no estimate."""
+from qm_scheduler.promise import LEASES_MAX, earliest
 
 
-def estimate(board: Board, docs: Mapping[str, Any], waiting: Waiting) -> datetime | None:
-    """Return the first promised end of a lease by which it fits, if nobody is before it; None = unknown.
+def estimate(board: Board, docs: Mapping[str, Any], order: str, now: datetime) -> datetime | None:
+    """Return when it may start if leases end as promised and nobody better ranked comes; None = unknown.
 
-    `docs` are the resident allocations. The free view is changed on the way and put back.
+    A promise says it. Else, and if nobody is before it: the first end by which it fits. Else the first end by which
+    there are cards for all who are due before it and for itself. `docs` are the resident allocations.
     """
-    if board.line(waiting.rank[2]) is not None:
+    waiting = board.queue.orders[order]
+    doc: OrderDoc = docs[order]
+    if not board.queue.lines[waiting.ask].claims:
         return None
-    view = board.pool.views[Sight.FREE]
-    ends = sorted({end for name in waiting.shape.accelerators for end in board.leases.get(name, ())})
-    saved: dict[bytes, Room] = {}
-    try:
-        at: datetime
-        for at, order in islice(ends, LEASES_MAX):
-            doc: OrderDoc = docs[order]
-            for name in {unit.node for unit in doc.units}:
-                key = seat(name)
-                room = view.rooms[key]
-                saved.setdefault(key, room)
-                view.put(key, _without(room, board.pool.nodes[name], doc.allocation))
-            if place(view, waiting.shape) is not None:
-                return at
-    finally:
-        for key, room in saved.items():
-            view.put(key, room)
+    if doc.promise is not None:
+        return max(doc.promise.until, now) if doc.promise.until else None
+    first = earliest(board, docs, waiting, now)
+    if first is None or first.at is None or not board.queue.is_behind(order):
+        return first.at if first else None
+    after = _when_free(board, docs, order)
+    return max(first.at, after) if after else None
+
+
+def _when_free(board: Board, docs: Mapping[str, Any], order: str) -> datetime | None:
+    """Return the end of the lease by which as many cards have become free as it and those before it ask for."""
+    types = board.queue.orders[order].ask.shape.accelerators
+    short = board.queue.ahead(order)[1] + docs[order].asked.cards - board.pool.count(types, "free", "cleaning")
+    at: datetime
+    last = ""
+    for at, holder in islice(merge(*(board.leases.get(name, ()) for name in types)), LEASES_MAX):
+        if holder == last:
+            continue
+        last = holder
+        short -= sum(len(unit.cards) for unit in docs[holder].units if unit.accelerator in types)
+        if short <= 0:
+            return at
     return None
-
-
-def _without(room: Room, node: Node, allocation: str) -> Room:
-    """Return the room as it will be when the allocation has ended."""
-    free = dict(room.free)
-    for card in node.cards.values():
-        if card.allocation == allocation and is_usable(node, card):
-            kind = (card.accelerator, card.memory_mib)
-            free[kind] = free.get(kind, 0) + 1
-    holding = node.holdings[allocation]
-    return room._replace(
-        free=free, cpu_milli=room.cpu_milli + holding.cpu_milli, memory_mib=room.memory_mib + holding.memory_mib
-    )

@@ -12,17 +12,23 @@ from qm_events import EventData
 from qm_events.scheduler import (
     CardCleared,
     CardHealthChanged,
+    CardOccupancyChanged,
+    CardQuarantined,
     CardsHeld,
     CardSpec,
     CardsReturned,
     NodeCordoned,
     NodeRegistered,
+    NodeRetired,
     NodeUncordoned,
 )
 from qm_events.specs import Health
 
 SEVERITY = (Health.HEALTHY, Health.UNKNOWN, Health.SUSPECT, Health.FAILED)
 """From best to worst."""
+SICK = (Health.SUSPECT, Health.FAILED)
+"""Unknown is not sick."""
+RELAPSES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,13 @@ class Card:
     seen: dict[str, Observation] = field(default_factory=dict)
     """By source."""
     allocation: str | None = None
+    occupied: bool | None = None
+    """Whether an agent sees somebody on it; None = nothing was said."""
+    occupied_at: datetime | None = None
+    freed_at: datetime | None = None
+    """When it was last given back."""
+    relapses: tuple[datetime, ...] = ()
+    """When it last fell sick, the newest last."""
     quarantine: str | None = None
     """Why it is isolated until an operator clears it."""
     present: bool = True
@@ -70,6 +83,7 @@ class Node:
     memory_mib: int = 0
     rack: str | None = None
     domain: str | None = None
+    traits: tuple[str, ...] = ()
     cordon: str | None = None
     """Why it takes no new work."""
     cards: dict[str, Card] = field(default_factory=dict)
@@ -92,6 +106,7 @@ def _registered(node: Node, fact: NodeRegistered) -> Node:
         memory_mib=fact.memory_mib,
         rack=fact.rack,
         domain=fact.domain,
+        traits=tuple(fact.traits or ()),
         cards=dict(sorted({**kept, **told}.items())),
     )
 
@@ -106,7 +121,10 @@ def _health_changed(node: Node, fact: CardHealthChanged) -> Node:
     card = node.cards[fact.card]
     seen = {**card.seen, fact.source: Observation(fact.health, fact.code, fact.message, fact.observed_at)}
     worst = max((observation.health for observation in seen.values()), key=SEVERITY.index)
-    return _with(node, [replace(card, seen=dict(sorted(seen.items())), health=worst)])
+    relapses = card.relapses
+    if worst in SICK and card.health not in SICK:
+        relapses = (*relapses, fact.observed_at)[-RELAPSES_MAX:]
+    return _with(node, [replace(card, seen=dict(sorted(seen.items())), health=worst, relapses=relapses)])
 
 
 def _held(node: Node, fact: CardsHeld) -> Node:
@@ -125,13 +143,13 @@ def _returned(node: Node, fact: CardsReturned) -> Node:
             del cards[card]
             continue
         isolated = fact.reason if card in fact.quarantined else cards[card].quarantine
-        cards[card] = replace(cards[card], allocation=None, quarantine=isolated)
+        cards[card] = replace(cards[card], allocation=None, quarantine=isolated, freed_at=fact.returned_at)
     holdings = {key: holding for key, holding in node.holdings.items() if key != fact.allocation}
     return replace(node, cards=cards, holdings=holdings)
 
 
 def _cleared(node: Node, fact: CardCleared) -> Node:
-    return _with(node, [replace(node.cards[fact.card], quarantine=None)])
+    return _with(node, [replace(node.cards[fact.card], quarantine=None, relapses=())])
 
 
 FACTS: Mapping[type[EventData], Callable[[Node, Any], Node]] = {
@@ -141,7 +159,12 @@ FACTS: Mapping[type[EventData], Callable[[Node, Any], Node]] = {
     CardHealthChanged: _health_changed,
     CardsHeld: _held,
     CardsReturned: _returned,
+    CardOccupancyChanged: lambda node, fact: _with(
+        node, [replace(node.cards[fact.card], occupied=fact.occupied, occupied_at=fact.observed_at)]
+    ),
+    CardQuarantined: lambda node, fact: _with(node, [replace(node.cards[fact.card], quarantine=fact.reason)]),
     CardCleared: _cleared,
+    NodeRetired: lambda _, __: Node(),
 }
 
 

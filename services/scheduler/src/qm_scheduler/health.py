@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from qm_events.envelope import UtcTime
 from qm_events.specs import Health
 from qm_scheduler.fleet import Node, Observation
-from qm_scheduler.inventory import Observe, Seen, is_news
+from qm_scheduler.inventory import Observe, Seen, is_news, says_more
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
 """Of a node, rack, domain or card."""
@@ -39,11 +39,14 @@ class Observed(_Target):
     status: Health
     code: Line = ""
     message: Line = ""
+    occupied: Annotated[bool, Field(strict=True)] | None = None
+    """Whether somebody is on the card; null = the agent does not say. On a card that nobody holds, it is isolated."""
     observed_at: UtcTime
 
     def seen(self) -> Seen:
         """Return it as the inventory takes it."""
-        return Seen(self.card, self.source, Observation(self.status, self.code, self.message, self.observed_at))
+        told = Observation(self.status, self.code, self.message, self.observed_at)
+        return Seen(self.card, self.source, told, self.occupied)
 
 
 class AlertLabels(_Target):
@@ -119,8 +122,9 @@ class Newest:
         for each in seen:
             for card in node.cards if each.card is None else (each.card,):
                 told, last = each.observation, node.cards[card].seen.get(each.source)
-                if told.observed_at >= self.at.get((card, each.source), told.observed_at) and is_news(last, told):
-                    yield Seen(card, each.source, told)
+                news = is_news(last, told) or says_more(node.cards[card], each)
+                if told.observed_at >= self.at.get((card, each.source), told.observed_at) and news:
+                    yield Seen(card, each.source, told, each.occupied)
 
     def note(self, node: Node, seen: Iterable[Seen]) -> None:
         """Remember these; call it once they are durable."""

@@ -4,23 +4,30 @@ Health never decides under a lease: a card that fails in use stays held and is i
 of what a source said last is no new fact, else heartbeats would fill the log.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from qm_events import EventData
 from qm_events.scheduler import (
     CardCleared,
     CardHealthChanged,
+    CardOccupancyChanged,
+    CardQuarantined,
     CardsHeld,
     CardSpec,
     CardsReturned,
     NodeCordoned,
     NodeRegistered,
+    NodeRetired,
     NodeUncordoned,
 )
-from qm_scheduler.fleet import Node, Observation, evolve
+from qm_scheduler.fleet import RELAPSES_MAX, Card, Node, Observation, evolve
 from qm_service.model import Context, Decider, Decision, Rejected
+
+FLAP_WINDOW = timedelta(minutes=60)
+"""A card that falls sick `RELAPSES_MAX` times within this is isolated until an operator clears it."""
 
 # ---- commands
 
@@ -45,12 +52,21 @@ class Uncordon:
 
 
 @dataclass(frozen=True, slots=True)
+class Retire:
+    """Take the node out of the fleet for good."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A source saw something on one card, or (card None) on all cards of the node."""
 
     card: str | None
     source: str
     observation: Observation
+    occupied: bool | None = None
+    """Whether it saw somebody on the card; None = it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +111,8 @@ def _unknown(node: Node) -> Rejected | None:
 def _describe(node: Node, command: Describe, ctx: Context) -> Decision:
     told = command.description
     # The inventory is a set: its order is no change.
-    told = told.model_copy(update={"cards": tuple(sorted(told.cards, key=lambda card: card.card))})
+    cards = tuple(sorted(told.cards, key=lambda card: card.card))
+    told = told.model_copy(update={"cards": cards, "traits": tuple(sorted(set(told.traits or ()))) or None})
     for card in told.cards:
         if (home := ctx.index.home_of(card.card)) not in (None, told.node):
             return Rejected("card-elsewhere", f"Card {card.card} is on node {home}.", "Take it off that node first.")
@@ -115,6 +132,7 @@ def _description(node: Node) -> NodeRegistered:
         cards=tuple(cards),
         rack=node.rack,
         domain=node.domain,
+        traits=node.traits or None,
     )
 
 
@@ -128,11 +146,20 @@ def _uncordon(node: Node, _command: Uncordon, _: Context) -> Decision:
     return _unknown(node) or ([] if node.cordon is None else [NodeUncordoned(node=node.node)])
 
 
-def _observe(node: Node, command: Observe, _: Context) -> Decision:
+def _retire(node: Node, command: Retire, ctx: Context) -> Decision:
+    if refused := _unknown(node):
+        return refused
+    if node.holdings:
+        detail = f"{len(node.holdings)} allocations hold cards of node {node.node}."
+        return Rejected("node-in-use", detail, "Drain it, and retire it when nothing is held on it any more.")
+    return [NodeRetired(node=node.node, reason=command.reason, retired_at=ctx.now)]
+
+
+def _observe(node: Node, command: Observe, ctx: Context) -> Decision:
     if refused := _unknown(node):
         return refused
     last = {(card.card, source): told for card in node.cards.values() for source, told in card.seen.items()}
-    facts = []
+    facts: list[EventData] = []
     for seen in command.seen:
         for card in node.cards if seen.card is None else (seen.card,):
             if card not in node.cards:
@@ -140,7 +167,49 @@ def _observe(node: Node, command: Observe, _: Context) -> Decision:
             if is_news(last.get((card, seen.source)), seen.observation):
                 last[card, seen.source] = seen.observation
                 facts.append(_health(node.node, card, seen))
-    return facts
+            facts += _occupied(node, node.cards[card], seen, ctx)
+    return [*facts, *_flapping(node, facts, ctx)]
+
+
+def says_more(card: Card, seen: Seen) -> bool:
+    """Return whether a source saw somebody come or go, or somebody on a card that nobody holds."""
+    at = seen.observation.observed_at
+    if seen.occupied is None or (card.occupied_at and at <= card.occupied_at):
+        return False
+    return seen.occupied != card.occupied or (seen.occupied and _is_stray(card, at))
+
+
+def _is_stray(card: Card, at: datetime) -> bool:
+    """What was seen before the card was given back was its holder."""
+    return card.allocation is None and card.quarantine is None and (card.freed_at is None or at > card.freed_at)
+
+
+def _occupied(node: Node, card: Card, seen: Seen, ctx: Context) -> Iterator[EventData]:
+    at = seen.observation.observed_at
+    if not says_more(card, seen) or seen.occupied is None:
+        return
+    if seen.occupied != card.occupied:
+        yield CardOccupancyChanged(
+            node=node.node, card=card.card, occupied=seen.occupied, source=seen.source, observed_at=at
+        )
+    if seen.occupied and _is_stray(card, at):
+        reason = "somebody is on it to whom it was not given"
+        yield CardQuarantined(node=node.node, card=card.card, reason=reason, quarantined_at=ctx.now)
+
+
+def _flapping(node: Node, facts: Sequence[EventData], ctx: Context) -> Iterator[CardQuarantined]:
+    """A card that falls sick time and again is not well between."""
+    after = node
+    for fact in facts:
+        after = evolve(after, fact)
+    for card in after.cards.values():
+        times = card.relapses
+        if card.quarantine is not None or times == node.cards[card.card].relapses or len(times) < RELAPSES_MAX:
+            continue
+        if times[-1] - times[0] <= FLAP_WINDOW:
+            minutes = int(FLAP_WINDOW.total_seconds()) // 60
+            reason = f"flapping: fell sick {RELAPSES_MAX} times within {minutes} minutes"
+            yield CardQuarantined(node=node.node, card=card.card, reason=reason, quarantined_at=ctx.now)
 
 
 def is_news(last: Observation | None, told: Observation) -> bool:
@@ -208,6 +277,7 @@ RULES: Mapping[type, Callable[[Node, Any, Context], Decision]] = {
     Describe: _describe,
     Cordon: _cordon,
     Uncordon: _uncordon,
+    Retire: _retire,
     Observe: _observe,
     HoldCards: _hold,
     ReturnCards: _return,

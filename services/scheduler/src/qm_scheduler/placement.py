@@ -7,10 +7,12 @@ Filling is exact: all units are equal, so a node takes as many as it takes in wh
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 
 from qm_events.specs import TopologyLevel
-from qm_scheduler.view import Kind, Kinds, Pick, Room, Shape, View, group_of
+from qm_scheduler.pool import Pool, Sight
+from qm_scheduler.view import Ask, Kind, Kinds, Pick, Room, Shape, View, seat
 
 Rooms = Callable[[Kind], Iterable[Room]]
 """The nodes to fill with cards of a kind, the best fit first."""
@@ -26,6 +28,18 @@ def place(view: View, shape: Shape, accelerators: tuple[str, ...] | None = None)
         if picks is not None or shape.required:
             return picks
     return _tried(kinds, lambda some: _fill(shape, some, lambda kind: view.best_fit(kind, shape.cards)))
+
+
+def place_for(pool: Pool, ask: Ask, priority: int, now: datetime) -> list[Pick] | None:
+    """Return where an order goes: on what is open to all, else with what is kept and does not bind it."""
+    view, shape = pool.views[Sight.OPEN], ask.shape
+    picks = place(view, shape)
+    if picks is not None or not pool.holds:
+        return picks
+    with view.changing() as put:
+        for name, room in pool.for_whom(ask, priority, now).items():
+            put(seat(name), room)
+        return place(view, shape)
 
 
 def anywhere(shape: Shape) -> Shape:
@@ -83,25 +97,24 @@ def _on_one_node(view: View, shape: Shape, kinds: Kinds) -> list[Pick] | None:
         rooms: Iterable[Room] = view.best_fit(kinds[0], least)
     else:
         keys = {key for kind in kinds for level in view.levels[kind].values() for key in level}
-        rooms = (view.rooms[key] for key in _by_best_fit(view, ({key} for key in keys), kinds, least))
+        rooms = (view.rooms[key] for key in _by_best_fit(view, keys, kinds, least))
     for room in rooms:
         if capacity(room, shape, kinds) >= shape.units:
             return _fill(shape, kinds, partial(_just, room))
     return None
 
 
-def _by_best_fit(view: View, groups: Iterable[set[bytes]], kinds: Kinds, least: int) -> Iterator[bytes]:
-    totals = (
-        (sum(view.rooms[key].free.get(kind, 0) for key in group for kind in kinds), min(group)) for group in groups
-    )
-    return (first for total, first in sorted(totals) if total >= least)
+def _by_best_fit(view: View, keys: Iterable[bytes], kinds: Kinds, least: int) -> Iterator[bytes]:
+    totals = ((sum(view.rooms[key].free.get(kind, 0) for kind in kinds), key) for key in keys)
+    return (key for total, key in sorted(totals) if total >= least)
 
 
 def _in_one_group(view: View, shape: Shape, kinds: Kinds) -> list[Pick] | None:
     level = TopologyLevel(shape.within or TopologyLevel.RACK)
-    groups = view.groups[level]
-    for first in _by_best_fit(view, groups.values(), kinds, shape.cards * shape.units):
-        members = groups[group_of(view.rooms[first], level) or b""]
+    groups, least = view.groups[level], shape.cards * shape.units
+    sums = ((sum(by_kind.get(kind, 0) for kind in kinds), key) for key, by_kind in view.totals[level].items())
+    for _, group in sorted(each for each in sums if each[0] >= least):
+        members = groups[group]
         if (picks := _fill(shape, kinds, partial(_best_of, view, members, shape.cards))) is not None:
             return picks
     return None
@@ -123,6 +136,15 @@ def largest(view: View, shape: Shape, level: TopologyLevel) -> int:
         ({key} for key in view.rooms) if level is TopologyLevel.NODE else view.groups[level].values()
     )
     return max((sum(capacity(view.rooms[key], shape, kinds) for key in group) for group in groups), default=0)
+
+
+def fitting(view: View, shape: Shape) -> int:
+    """Return the largest number of units, fewer than asked, that fit with the topology that is required."""
+    low, high = 0, shape.units - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if place(view, shape._replace(units=middle)) is not None else (low, middle - 1)
+    return low if low and place(view, shape._replace(units=low)) is not None else 0
 
 
 def total(view: View, shape: Shape) -> int:

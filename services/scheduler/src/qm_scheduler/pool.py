@@ -1,19 +1,22 @@
 """The fleet as the scheduler decides on it: an index over the node documents, kept in step one node at a time.
 
 Four views answer four questions: what is free now (FREE), what would be if all that is out of service were well
-(WELL), if all leases had ended (IDLE), and both (ALL). Placement reads FREE; the others tell reasons apart. Only a card
-that is healthy, clean, unheld and on a node without a cordon is free. Nothing here is on the log: it follows from the
-documents.
+(WELL), if all leases had ended (IDLE), and both (ALL); they tell reasons apart. Placement reads OPEN: what is free and
+not kept for another (`holds`). Only a card that is healthy, clean, unheld and on a node without a cordon is free.
+Nothing here is on the log: it follows from the documents.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from qm_events.specs import Health
 from qm_scheduler.fleet import Card, Node
-from qm_scheduler.view import Kind, Room, View, seat
+from qm_scheduler.holds import Hold, freed, left_over
+from qm_scheduler.view import Ask, Kind, Room, View, seat
 
 _ISOLATED: Mapping[Health, str] = {
     Health.FAILED: "failed",
@@ -26,24 +29,29 @@ OUT_OF_SERVICE = ("suspect", "failed", "unknown", "quarantined", "cordoned", "cl
 
 
 class Sight(StrEnum):
-    """The four views."""
+    """The views."""
 
+    OPEN = "open"
     FREE = "free"
     WELL = "well"
     IDLE = "idle"
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Change:
-    """The accelerator types of which a change of one node may alter an answer."""
+    """What changes of nodes may alter, by accelerator type."""
 
-    gained: frozenset[str] = frozenset()
-    """More may fit now, or more could be served by the ends of leases, or less."""
-    seen: frozenset[str] = frozenset()
+    gained: dict[str, int] = field(default_factory=dict)
+    """Nodes offer more than before: the most cards of one kind on one of them."""
+    seen: set[str] = field(default_factory=set)
     """Figures changed."""
-    inventory: frozenset[str] = frozenset()
-    """What exists changed."""
+    lasting: set[str] = field(default_factory=set)
+    """What could serve, with or without repair, changed."""
+
+    def gain(self, accelerator: str, cards: int) -> None:
+        """Note that a node offers so many cards now."""
+        self.gained[accelerator] = max(cards, self.gained.get(accelerator, 0))
 
 
 @dataclass(slots=True)
@@ -57,25 +65,47 @@ class Pool:
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     """accelerator -> class -> cards."""
     cleaning: set[str] = field(default_factory=set)
-    gains: Counter[str] = field(default_factory=Counter)
-    """accelerator -> how often more may have become possible; until it moves, what did not fit does not fit."""
+    holds: dict[str, Hold] = field(default_factory=dict)
+    """By order."""
+    kept: dict[str, dict[str, Hold]] = field(default_factory=dict)
+    """node -> order -> the hold there."""
+    mark: int = 0
+    """Moves whenever what is kept may be open to somebody to whom it was not."""
+    ends: dict[str, datetime] = field(default_factory=dict)
+    """allocation -> when its lease ends, where that is known."""
 
-    def put(self, node: Node) -> Change:
+    def put(self, node: Node, change: Change) -> None:
         """Follow one node, also for the first time."""
         old = self.nodes.get(node.node)
         self._count(old, -1)
         self._count(node, +1)
-        for card in old.cards if old else ():
-            self.homes.pop(card, None)
-        self.homes.update(dict.fromkeys(node.cards, node.node))
+        if old is None or old.cards.keys() != node.cards.keys():
+            for card in old.cards if old else ():
+                self.homes.pop(card, None)
+            self.homes.update(dict.fromkeys(node.cards, node.node))
         self.nodes[node.node] = node
-        return self._view(node)
+        self._view(node, change)
+
+    def drop(self, node: Node, change: Change) -> None:
+        """Forget a node that left the fleet."""
+        self._count(node, -1)
+        for card in node.cards:
+            self.homes.pop(card, None)
+        del self.nodes[node.node]
+        for view in self.views.values():
+            view.put(seat(node.node), None)
+        types = {card.accelerator for card in node.cards.values()}
+        change.seen |= types
+        change.lasting |= types
 
     def _count(self, node: Node | None, by: int) -> None:
         if node is None:
             return
         for card in node.cards.values():
-            self.counts.setdefault(card.accelerator, Counter())[self.class_of(node, card)] += by
+            counts = self.counts.get(card.accelerator)
+            if counts is None:
+                counts = self.counts[card.accelerator] = Counter()
+            counts[self.class_of(node, card)] += by
 
     def class_of(self, node: Node, card: Card) -> str:
         """Return the one of CLASSES that the card is in."""
@@ -87,77 +117,147 @@ class Pool:
             return _ISOLATED[card.health]
         return "free" if node.cordon is None else "cordoned"
 
-    def _view(self, node: Node) -> Change:
+    def _view(self, node: Node, change: Change) -> None:
         key = seat(node.node)
-        gained: set[str] = set()
-        seen: set[str] = set()
-        inventory: set[str] = set()
         for sight, room in self._rooms(node).items():
             view = self.views[sight]
             old = view.rooms.get(key)
             if old == room:
                 continue
             view.put(key, room)
-            types = {kind[0] for kind in (*(old.free if old else ()), *room.free)}
-            seen |= types
-            if sight is Sight.ALL:
-                inventory |= types
-            if sight is Sight.IDLE or (sight is Sight.FREE and not _is_loss(old, room)):
-                gained |= types
-        self.gains.update(gained)
-        return Change(frozenset(gained), frozenset(seen), frozenset(inventory))
+            change.seen.update(kind[0] for kind in room.free)
+            if old is not None:
+                change.seen.update(kind[0] for kind in old.free)
+            if sight in (Sight.IDLE, Sight.ALL):
+                change.lasting.update(kind[0] for kind in (*(old.free if old else ()), *room.free))
+            elif sight in (Sight.OPEN, Sight.FREE):
+                _gains(old, room, change)
+                self.mark += node.node in self.kept and sight is Sight.FREE
 
     def _rooms(self, node: Node) -> dict[Sight, Room]:
-        cards: dict[Sight, dict[Kind, int]] = {sight: {} for sight in Sight}
+        cards: dict[Sight, dict[Kind, int]] = {Sight.FREE: {}, Sight.WELL: {}, Sight.IDLE: {}, Sight.ALL: {}}
+        free, well, idle, whole = cards.values()
         for card in node.cards.values():
-            for sight in self._sights(node, card):
-                kind = (card.accelerator, card.memory_mib)
-                cards[sight][kind] = cards[sight].get(kind, 0) + 1
+            if not card.present:
+                continue
+            kind = (card.accelerator, card.memory_mib, node.traits)
+            whole[kind] = whole.get(kind, 0) + 1
+            serves = is_usable(node, card)
+            if serves:
+                idle[kind] = idle.get(kind, 0) + 1
+            if card.allocation is None or card.allocation in self.cleaning:
+                well[kind] = well.get(kind, 0) + 1
+                if serves and card.allocation is None:
+                    free[kind] = free.get(kind, 0) + 1
+        busy = rest = (node.cpu_milli, node.memory_mib)
+        for allocation, holding in node.holdings.items():
+            busy = (busy[0] - holding.cpu_milli, busy[1] - holding.memory_mib)
+            if allocation not in self.cleaning:
+                rest = (rest[0] - holding.cpu_milli, rest[1] - holding.memory_mib)
+        left = {Sight.FREE: busy, Sight.WELL: rest}
         rack, domain = seat(node.rack or f"\0{node.node}"), seat(node.domain or f"\0{node.node}")
-        busy = list(node.holdings.items())
-        rest = [(key, holding) for key, holding in busy if key not in self.cleaning]
-        taken = {Sight.FREE: busy, Sight.WELL: rest}
-        return {
+        rooms = {
             sight: Room(
-                node.node,
-                cards[sight],
-                node.cpu_milli - sum(holding.cpu_milli for _, holding in taken.get(sight, ())),
-                node.memory_mib - sum(holding.memory_mib for _, holding in taken.get(sight, ())),
-                rack,
-                domain,
+                node.node, there, *left.get(sight, (node.cpu_milli, node.memory_mib)), rack, domain, node.traits
             )
-            for sight in Sight
+            for sight, there in cards.items()
         }
+        kept = self.kept.get(node.node)
+        rooms[Sight.OPEN] = self.left_on(node, rooms[Sight.FREE], kept.values()) if kept else rooms[Sight.FREE]
+        return rooms
 
-    def _sights(self, node: Node, card: Card) -> Iterator[Sight]:
-        if not card.present:
-            return
-        usable = is_usable(node, card)
-        yield Sight.ALL
-        if usable:
-            yield Sight.IDLE
-        if card.allocation is None or card.allocation in self.cleaning:
-            yield Sight.WELL
-        if usable and card.allocation is None:
-            yield Sight.FREE
+    def reach(self, accelerator: str) -> tuple[int, int]:
+        """Return the most cards of one kind on a node that are open to all, and that are free where places are kept."""
+        rooms = self.views[Sight.FREE].rooms
+        kept = (
+            count
+            for hold in self.holds.values()
+            for pick in hold.picks
+            if pick.node in self.nodes
+            for kind, count in rooms[seat(pick.node)].free.items()
+            if kind[0] == accelerator
+        )
+        return self.views[Sight.OPEN].most(accelerator), max(kept, default=0)
 
-    def clean(self, allocation: str, started: bool, nodes: tuple[str, ...]) -> Change:
+    def clean(self, allocation: str, started: bool, nodes: tuple[str, ...], change: Change) -> None:
         """Note that an allocation is being given back: its cards count as out of service, not as in use."""
         known = [self.nodes[name] for name in nodes if name in self.nodes]
         for node in known:
             self._count(node, -1)
         (self.cleaning.add if started else self.cleaning.discard)(allocation)
-        changes = []
         for node in known:
             self._count(node, +1)
-            changes.append(self._view(node))
-        return Change(seen=frozenset().union(*(change.seen for change in changes)))
+            self._view(node, change)
+
+    # ---- holds
+
+    def left_on(self, node: Node, room: Room, holds: Iterable[Hold]) -> Room:
+        """Return what these holds leave of what a node offers."""
+        holds = tuple(holds)
+        return left_over(room, holds, partial(self._by, node, room)) if holds else room
+
+    def _by(self, node: Node, room: Room, at: datetime | None) -> Room:
+        ended = (
+            allocation
+            for allocation in node.holdings
+            if allocation in self.cleaning or (at and allocation in self.ends and self.ends[allocation] <= at)
+        )
+        return freed(room, node, ended, usable)
+
+    def keep(self, order: str, hold: Hold | None, change: Change) -> None:
+        """Keep a place for an order, or (None) no longer."""
+        self.mark += 1
+        old = self.holds.pop(order, None)
+        for pick in old.picks if old else ():
+            there = self.kept.get(pick.node, {})
+            there.pop(order, None)
+            if not there:
+                self.kept.pop(pick.node, None)
+        if hold is not None:
+            self.holds[order] = hold
+            for pick in hold.picks:
+                self.kept.setdefault(pick.node, {})[order] = hold
+        for name in {pick.node for each in (old, hold) if each for pick in each.picks}:
+            if name not in self.nodes:
+                continue
+            self._view(self.nodes[name], change)
+            # Whoever ends before it may take what is kept, and nobody was asked about that yet.
+            for kind, count in self.views[Sight.FREE].rooms[seat(name)].free.items():
+                change.gain(kind[0], count)
+
+    def ends_at(self, allocation: str, end: datetime | None, nodes: Iterable[str], change: Change) -> None:
+        """Note when a lease ends; None = that is not known, or it is over."""
+        if end is None:
+            self.ends.pop(allocation, None)
+        else:
+            self.ends[allocation] = end
+        for name in nodes:
+            if self.kept.get(name) and name in self.nodes:
+                self._view(self.nodes[name], change)
+
+    def for_whom(self, ask: Ask, priority: int, now: datetime) -> Mapping[str, Room]:
+        """Return, by node, what holds that do not bind an order leave to it beyond what is open to all."""
+        found: dict[str, Room] = {}
+        lifted = {
+            pick.node
+            for hold in self.holds.values()
+            if not hold.binds(ask, priority, now)
+            for pick in hold.picks
+            if pick.kind[0] in ask.shape.accelerators and pick.node in self.nodes
+        }
+        for name in lifted:
+            binding = [hold for hold in self.kept[name].values() if hold.binds(ask, priority, now)]
+            room = self.views[Sight.FREE].rooms[seat(name)]
+            found[name] = self.left_on(self.nodes[name], room, binding)
+        return found
+
+    # ---- cards
 
     def free_cards(self, node: str, kind: Kind) -> Iterator[str]:
         """Yield the free cards of a kind on a node, by card id."""
         state = self.nodes[node]
         for card in state.cards.values():
-            if card.allocation is None and (card.accelerator, card.memory_mib) == kind and is_usable(state, card):
+            if card.allocation is None and (card.accelerator, card.memory_mib) == kind[:2] and is_usable(state, card):
                 yield card.card
 
     def count(self, accelerators: tuple[str, ...], *classes: str) -> int:
@@ -170,12 +270,15 @@ def is_usable(node: Node, card: Card) -> bool:
     return card.present and card.quarantine is None and card.health is Health.HEALTHY and node.cordon is None
 
 
-def _is_loss(old: Room | None, new: Room) -> bool:
-    """Return whether nothing can fit into `new` that did not fit into `old`."""
-    return (
-        old is not None
-        and new.cpu_milli <= old.cpu_milli
-        and new.memory_mib <= old.memory_mib
-        and (new.rack, new.domain) == (old.rack, old.domain)
-        and all(count <= old.free.get(kind, 0) for kind, count in new.free.items())
-    )
+def usable(node: Node, allocation: str) -> Iterator[Kind]:
+    """Yield the kinds of the cards of an allocation that will serve again, one for each card."""
+    for card in node.cards.values():
+        if card.allocation == allocation and is_usable(node, card):
+            yield card.accelerator, card.memory_mib, node.traits
+
+
+def _gains(old: Room | None, new: Room, change: Change) -> None:
+    roomier = old is None or new.cpu_milli > old.cpu_milli or new.memory_mib > old.memory_mib
+    for kind, count in new.free.items():
+        if roomier or old is None or count > old.free.get(kind, 0):
+            change.gain(kind[0], count)

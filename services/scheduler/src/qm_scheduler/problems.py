@@ -22,3 +22,24 @@ class CardElsewhere(ProblemError):
 
     code, status, title = "card-elsewhere", 409, "The card is on another node"
     remedy = "Describe the other node without the card first; a card in use leaves it when it is returned."
+
+
+class ClaimUnknown(ProblemError):
+    """An order that holds no cards has no claim to clear."""
+
+    code, status, title = "claim-unknown", 404, "The order holds no cards"
+    remedy = "See GET /v1/fleet/findings for claims that something is wrong with."
+
+
+class NodeInUse(ProblemError):
+    """A node on which cards are held cannot leave the fleet."""
+
+    code, status, title = "node-in-use", 409, "Cards of the node are in use"
+    remedy = "Drain it with POST /v1/fleet/nodes/{node}/drain and retire it when it is empty."
+
+
+class ProjectUnknown(ProblemError):
+    """A weight for a project that the directory does not have."""
+
+    code, status, title = "project-unknown", 404, "There is no such project"
+    remedy = "Register the project first; GET /v1/projects lists them."

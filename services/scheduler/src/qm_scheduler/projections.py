@@ -1,27 +1,40 @@
-"""The documents of the scheduler: `nodes` (the fleet) and `allocations` (every order that it heard of)."""
+"""The documents of the scheduler: `nodes` (the fleet), `allocations` (every order heard of), `shares` (weights)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from qm_events import Event, EventData
-from qm_events.catalog import OrderExtensionRequested
+from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderExtensionRequested, OrderReleaseRequested
 from qm_events.provisioner import EnvironmentReady, EnvironmentReleaseStarted
 from qm_events.scheduler import (
     AllocationAllocated,
+    AllocationImpaired,
+    AllocationPromised,
     AllocationQueued,
     AllocationReturned,
     AllocationWaiting,
     AllocationWithdrawn,
+    KeptPlace,
+    NodeRetired,
 )
-from qm_events.specs import OrderRequest, PlacedUnit, WaitReason
+from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitReason
 from qm_scheduler.domain import Phase
 from qm_scheduler.fleet import FACTS as NODE_FACTS
 from qm_scheduler.fleet import Node
 from qm_scheduler.fleet import evolve as evolve_node
+from qm_scheduler.shares import SHARES
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Fold, Projection
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Where a place is kept for an order, and by when the leases there end."""
+
+    places: tuple[KeptPlace, ...]
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +51,18 @@ class OrderDoc:
     reasons: tuple[WaitReason, ...] = ()
     """As last told."""
     since: datetime | None = None
+    promise: Promised | None = None
     grants: int = 0
     """How often cards were given."""
     allocation: str = ""
     units: tuple[PlacedUnit, ...] = ()
     ready_at: datetime | None = None
     extended_to: datetime | None = None
+    ended_at: datetime | None = None
+    """When its end was first asked for or reached."""
+    release_started_at: datetime | None = None
+    impaired: dict[str, Health] = field(default_factory=dict)
+    """What was told of cards that it holds."""
     releasing: bool = False
     """The provisioner began to give the cards back."""
 
@@ -92,7 +111,18 @@ def _allocated(doc: OrderDoc | None, event: Event[AllocationAllocated]) -> Order
         units=fact.units,
         reasons=(),
         since=None,
+        promise=None,
     )
+
+
+def _ended(doc: OrderDoc | None, event: Event[Any], at: datetime) -> OrderDoc:
+    doc = doc or OrderDoc(event.key)
+    return doc if doc.ended_at and doc.ended_at <= at else replace(doc, ended_at=at)
+
+
+def _impaired(doc: OrderDoc | None, event: Event[AllocationImpaired]) -> OrderDoc:
+    doc, fact = doc or OrderDoc(event.key), event.data
+    return replace(doc, impaired={**doc.impaired, fact.card: fact.health})
 
 
 ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
@@ -107,17 +137,22 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
         }
     ),
     AllocationWaiting: _changed(lambda fact: {"reasons": fact.reasons, "since": fact.since}),
+    AllocationPromised: _changed(lambda fact: {"promise": Promised(fact.places, fact.until) if fact.places else None}),
     AllocationAllocated: Fold(_allocated),
-    AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None}),
+    AllocationImpaired: Fold(_impaired),
+    AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None, "promise": None}),
     AllocationReturned: _changed(lambda _: {"phase": Phase.RETURNED}),
     EnvironmentReady: _changed(lambda fact: {"ready_at": fact.ready_at}),
-    EnvironmentReleaseStarted: _changed(lambda _: {"releasing": True}),
+    EnvironmentReleaseStarted: _changed(lambda fact: {"releasing": True, "release_started_at": fact.started_at}),
+    OrderCancelRequested: Fold(lambda doc, event: _ended(doc, event, event.data.requested_at)),
+    OrderReleaseRequested: Fold(lambda doc, event: _ended(doc, event, event.data.requested_at)),
+    OrderExpired: Fold(lambda doc, event: _ended(doc, event, event.data.expired_at)),
     OrderExtensionRequested: _changed(lambda fact: {"extended_to": fact.expires_at}),
 }
 
 ALLOCATIONS = Projection(
     name="allocations",
-    version=1,
+    version=2,
     model=OrderDoc,
     folds=ORDER_FOLDS,
     resident=lambda doc: doc.is_waiting or doc.is_holding,
@@ -128,12 +163,16 @@ def _node(doc: Node | None, event: Event[Any]) -> Node:
     return evolve_node(doc or Node(), event.data)
 
 
+def _retired(_: Node | None, _event: Event[Any]) -> None:
+    return None
+
+
 NODES = Projection(
     name="nodes",
-    version=1,
+    version=2,
     model=Node,
-    folds={fact: Fold(_node) for fact in NODE_FACTS},
+    folds={fact: Fold(_node) for fact in NODE_FACTS} | {NodeRetired: Fold(_retired)},
     resident=lambda _: True,
 )
 
-PROJECTIONS: Sequence[Projection[Any]] = (ALLOCATIONS, NODES, *DIRECTORY_PROJECTIONS)
+PROJECTIONS: Sequence[Projection[Any]] = (ALLOCATIONS, NODES, SHARES, *DIRECTORY_PROJECTIONS)

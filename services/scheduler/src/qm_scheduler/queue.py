@@ -1,206 +1,278 @@
 """Who waits, in which order, and for what: an index over the order documents.
 
-Rank: priority, the highest first, then `submitted_at`, then order id. Orders of one shape form a class; only the head
-of a class can be next, as all behind it fit exactly where it fits. An accelerator type is a lane: the heads of all
-classes that accept the type, by rank.
+Rank: the priority (each value is a band of its own), then the order of the band that a place is kept for, then the
+share of the project (cards held by weight, the smallest first), then `submitted_at`, then order id. So projects take
+turns within a band, and the orders of a project are served first come first served.
 
-The rule of passing. A waiting order *claims* a type while ends of leases alone would let it in: its shape fits the
-healthy cards of the fleet with nobody on them. No order takes a card of a type that a better ranked waiting order
-claims, however small it is: so a large order is not starved by a stream of small ones, and waits at most for the leases
-that now run on its types. An order that no end of a lease can let in (no such card, sick cards, no such domain) claims
-nothing, for holding back others would idle good cards without helping it; when the cards are well it claims again, at
-its old rank. An order for other types is never held up.
+Orders that ask the same form a `Line`; what does not fit for the best ranked of a line fits for none of it. A line
+*claims* the accelerator types that ends of leases alone would give it. An accelerator type is a `Lane`: all lines that
+claim the type. A line that was tried in vain is asleep until a node offers as many cards of its types as its units
+need, so a change wakes only those it can help; a line that claims nothing waits for the fleet to change, and holds up
+nobody.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from heapq import merge
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from sortedcontainers import SortedList
 
 from qm_events.specs import WaitCode
-from qm_scheduler.projections import OrderDoc
-from qm_scheduler.view import Shape, shape_of
+from qm_scheduler.fifo import Seq
+from qm_scheduler.heads import Heads
+from qm_scheduler.standing import Level, Project, Standing
+from qm_scheduler.view import Ask
+from qm_scheduler.waiting import Waiting
 
-Rank = tuple[int, datetime, str]
-"""What orders the queue; the smaller comes first."""
-
-
+Rank = tuple[Level, int, Seq]
+"""Level, share of the project, `Seq`: the smaller comes first."""
+Group = tuple[Level, str]
+"""A level of a project."""
 K = TypeVar("K")
 
 
-class Tried(NamedTuple):
-    """A placement that failed: it fails again while `gains` stand and no more types are open."""
+@dataclass(slots=True, eq=False)
+class Line:
+    """The waiting orders that ask the same."""
 
-    accelerators: tuple[str, ...]
-    gains: tuple[int, ...]
+    ask: Ask
+    groups: dict[Group, SortedList] = field(default_factory=dict)
+    """`Seq`s."""
+    heads: Heads[Group] = field(default_factory=Heads)
+    codes: dict[WaitCode | None, SortedList] = field(default_factory=dict)
+    """`Seq`s, by the first reason that was told."""
+    claims: tuple[str, ...] = ()
+    vain: int = -1
+    """The mark of the places that are kept (`Pool.mark`) at which none of them was open to it."""
 
 
 @dataclass(slots=True)
-class WaitClass:
-    """The waiting orders of one shape."""
+class Lane:
+    """Who claims an accelerator type."""
 
-    shape: Shape
-    members: SortedList = field(default_factory=SortedList)
-    """Ranks."""
-    codes: dict[WaitCode | None, SortedList] = field(default_factory=dict)
-    """The same ranks, by the first reason that was told; None = none yet."""
-    tried: Tried | None = None
-    parked: bool = False
-    """The fleet cannot hold it, whatever ends or is repaired: it is in no lane until the inventory changes."""
-    claimed: tuple[tuple[int, ...], tuple[str, ...]] | None = None
-    """The types that the class claims, and the gains at which that was found."""
-
-
-class Waiting(NamedTuple):
-    """One waiting order."""
-
-    rank: Rank
-    shape: Shape
-    code: WaitCode | None
-    scope: str
-    """`tenant/project`."""
+    fronts: Heads[Group] = field(default_factory=Heads)
+    awake: dict[int, dict[Line, None]] = field(default_factory=dict)
+    """Cards of a unit -> lines that may fit."""
+    asleep: dict[int, dict[Line, None]] = field(default_factory=dict)
+    """The same, of those that were tried in vain."""
 
 
 @dataclass(slots=True)
 class Queue:
-    """All waiting orders. Every change costs O(log n)."""
+    """All waiting orders."""
 
     orders: dict[str, Waiting] = field(default_factory=dict)
-    classes: dict[Shape, WaitClass] = field(default_factory=dict)
-    lanes: dict[str, SortedList] = field(default_factory=dict)
-    """accelerator -> ranks of the heads of the classes that accept it."""
-    parked: dict[str, set[Shape]] = field(default_factory=dict)
-    """accelerator -> the parked classes that accept it."""
-    lines: dict[tuple[str, ...], SortedList] = field(default_factory=dict)
-    """Accepted types -> ranks of all who accept exactly these."""
-    links: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """Classes that accept several types: they tie lanes together."""
+    lines: dict[Ask, Line] = field(default_factory=dict)
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    projects: dict[str, Project] = field(default_factory=dict)
+    standing: Standing = field(default_factory=Standing)
     scopes: dict[str, SortedList] = field(default_factory=dict)
-    """`tenant/project` -> ranks."""
+    """`tenant/project` -> (level, `Seq`)."""
 
-    def put(self, order: str, waiting: Waiting | None) -> frozenset[str]:
-        """Follow one order, None = it waits no more; return the lanes whose heads changed."""
+    # ---- orders
+
+    def put(self, order: str, waiting: Waiting | None) -> None:
+        """Follow one order, None = it waits no more."""
         old = self.orders.get(order)
-        if old and waiting and (old.rank, old.shape) == (waiting.rank, waiting.shape):
-            self._recode(old, waiting)
-            return frozenset()
-        moved = self._remove(old) if old else frozenset()
-        return moved | self._add(waiting) if waiting else moved
+        if old and waiting and old._replace(code=waiting.code) == waiting:
+            codes = self.lines[old.ask].codes
+            _take(codes, old.code, old.seq)
+            codes.setdefault(waiting.code, SortedList()).add(waiting.seq)
+            self.orders[order] = waiting
+            return
+        if old:
+            self._remove(order, old)
+        if waiting:
+            self._add(order, waiting)
 
-    def _recode(self, old: Waiting, new: Waiting) -> None:
-        codes = self.classes[old.shape].codes
-        _take(codes, old.code, old.rank)
-        codes.setdefault(new.code, SortedList()).add(new.rank)
-        self.orders[new.rank[2]] = new
+    def _add(self, order: str, waiting: Waiting) -> None:
+        level, seq, ask, code, scope = waiting
+        self.orders[order] = waiting
+        self.scopes.setdefault(scope, SortedList()).add((level, seq))
+        self.standing.add(ask.shape.accelerators, level, scope, (seq, ask.cards))
+        line = self.lines.setdefault(ask, Line(ask))
+        line.codes.setdefault(code, SortedList()).add(seq)
+        members = line.groups.setdefault((level, scope), SortedList())
+        head = members[0] if members else None
+        members.add(seq)
+        self._rehead(line, (level, scope), head)
 
-    def _add(self, waiting: Waiting) -> frozenset[str]:
-        rank, shape, code, scope = waiting
-        self.orders[rank[2]] = waiting
-        self.scopes.setdefault(scope, SortedList()).add(rank)
-        self.lines.setdefault(shape.accelerators, SortedList()).add(rank)
-        group = self.classes.get(shape)
-        if group is None:
-            group = self.classes[shape] = WaitClass(shape)
-            if len(shape.accelerators) > 1:
-                self.links[shape.accelerators] += 1
-        head = group.members[0] if group.members else None
-        group.members.add(rank)
-        group.codes.setdefault(code, SortedList()).add(rank)
-        return self._new_head(group, head)
+    def _remove(self, order: str, waiting: Waiting) -> None:
+        level, seq, ask, code, scope = waiting
+        del self.orders[order]
+        _take(self.scopes, scope, (level, seq))
+        self.standing.remove(ask.shape.accelerators, level, scope, (seq, ask.cards))
+        line = self.lines[ask]
+        _take(line.codes, code, seq)
+        members = line.groups[level, scope]
+        head = members[0]
+        members.remove(seq)
+        self._rehead(line, (level, scope), head)
+        if not members:
+            del line.groups[level, scope]
+        if not line.groups:
+            self.claim(line, ())
+            del self.lines[ask]
 
-    def _remove(self, waiting: Waiting) -> frozenset[str]:
-        rank, shape, code, scope = waiting
-        del self.orders[rank[2]]
-        _take(self.scopes, scope, rank)
-        _take(self.lines, shape.accelerators, rank)
-        group = self.classes[shape]
-        head = group.members[0]
-        group.members.remove(rank)
-        _take(group.codes, code, rank)
-        moved = self._new_head(group, head)
-        if not group.members:
-            del self.classes[shape]
-            if len(shape.accelerators) > 1:
-                self.links[shape.accelerators] -= 1
-                self.links += Counter()
-        return moved
+    # ---- heads
 
-    def _new_head(self, group: WaitClass, old: Rank | None) -> frozenset[str]:
-        new = group.members[0] if group.members else None
-        if group.parked:
-            if new is None:
-                self._unpark(group)
-            return frozenset()
+    def _rehead(self, line: Line, group: Group, old: Seq | None) -> None:
+        members = line.groups[group]
+        new = members[0] if members else None
         if new == old:
-            return frozenset()
-        for name in group.shape.accelerators:
-            lane = self.lanes.setdefault(name, SortedList())
-            if old is not None:
-                lane.remove(old)
-            if new is not None:
-                lane.add(new)
-        return frozenset(group.shape.accelerators)
+            return
+        level, scope = group
+        project = self.project(scope)
+        if new is None:
+            project.groups.pop((line.ask, level), None)
+        else:
+            project.groups[line.ask, level] = None
+        line.heads.put(group, None if new is None else (level, project.share, new))
+        for name in line.claims:
+            self._refront(name, group, old, new)
 
-    def park(self, group: WaitClass) -> None:
-        """Take a class out of its lanes until `wake`."""
-        group.parked = True
-        for name in group.shape.accelerators:
-            self.lanes[name].remove(group.members[0])
-            self.parked.setdefault(name, set()).add(group.shape)
+    def _refront(self, lane: str, group: Group, old: Seq | None, new: Seq | None) -> None:
+        level, scope = group
+        project = self.project(scope)
+        heads = project.heads.setdefault((lane, level), SortedList())
+        if old is not None:
+            heads.remove(old)
+        if new is not None:
+            heads.add(new)
+        if not heads:
+            del project.heads[lane, level]
+        self.lanes[lane].fronts.put(group, (level, project.share, heads[0]) if heads else None)
 
-    def wake(self, accelerators: Iterable[str]) -> None:
-        """Put the parked classes of these types back into their lanes."""
-        for shape in {shape for name in accelerators for shape in self.parked.get(name, ())}:
-            group = self.classes[shape]
-            self._unpark(group)
-            for name in shape.accelerators:
-                self.lanes[name].add(group.members[0])
+    def project(self, scope: str) -> Project:
+        """Return what is known of a project, from the first time on."""
+        found = self.projects.get(scope)
+        if found is None:
+            found = self.projects[scope] = Project()
+        return found
 
-    def _unpark(self, group: WaitClass) -> None:
-        group.parked = False
-        for name in group.shape.accelerators:
-            self.parked[name].discard(group.shape)
+    def weigh(self, scope: str, held: int = 0, weight: int | None = None) -> Sequence[str]:
+        """Let a project hold `held` cards more, or give it another weight; return the lanes that this may reorder."""
+        project = self.project(scope)
+        before = project.share
+        project.held += held
+        project.weight = weight or project.weight
+        share = project.share
+        if share == before:
+            return ()
+        for ask, level in project.groups:
+            line = self.lines[ask]
+            line.heads.put((level, scope), (level, share, line.groups[level, scope][0]))
+        for (name, level), heads in project.heads.items():
+            self.lanes[name].fronts.put((level, scope), (level, share, heads[0]))
+        return [name for name, _ in project.heads]
 
-    def class_of(self, rank: Rank) -> WaitClass:
-        """Return the class of a waiting order."""
-        return self.classes[self.orders[rank[2]].shape]
+    # ---- lanes
 
-    def tied(self, lanes: set[str]) -> list[str]:
-        """Return these lanes and all that a class ties to them, sorted."""
-        found, grown = set(lanes), True
-        while grown:
-            more = {name for types in self.links if found.intersection(types) for name in types}
-            grown = not more <= found
-            found |= more
-        return sorted(found)
+    def claim(self, line: Line, claims: tuple[str, ...]) -> None:
+        """Set the types that a line claims; it is tried again."""
+        for name in line.claims:
+            self._move(name, line, None)
+            for group, members in line.groups.items():
+                if members:
+                    self._refront(name, group, members[0], None)
+        line.claims = claims
+        for name in claims:
+            self.lanes.setdefault(name, Lane())
+            for group, members in line.groups.items():
+                self._refront(name, group, None, members[0])
+            self._move(name, line, awake=True)
 
-    def ahead(self, order: str) -> int:
-        """Return how many waiting orders rank before this one and accept one of its types."""
-        rank, shape = self.orders[order][:2]
-        return sum(
-            line.bisect_left(rank) for types, line in self.lines.items() if set(types).intersection(shape.accelerators)
-        )
+    def _move(self, lane: str, line: Line, awake: bool | None) -> None:
+        cards, where = line.ask.shape.cards, self.lanes[lane]
+        for lines, there in ((where.awake, awake is True), (where.asleep, awake is False)):
+            if there:
+                lines.setdefault(cards, {})[line] = None
+            elif cards in lines:
+                lines[cards].pop(line, None)
+                if not lines[cards]:
+                    del lines[cards]
 
-    def in_order(self, scopes: Iterable[str] | None = None, after: Rank | None = None) -> Iterator[Rank]:
-        """Yield those who wait in these `tenant/project`s (None = all) and rank after `after`, best rank first."""
+    def sleep(self, line: Line, mark: int) -> None:
+        """Leave the line alone until `wake`: it was tried in vain."""
+        line.vain = mark
+        for name in line.claims:
+            self._move(name, line, awake=False)
+
+    def rouse(self, line: Line) -> None:
+        """Try a line again, on what is kept, too."""
+        line.vain = -1
+        for name in line.claims:
+            self._move(name, line, awake=True)
+
+    def wake(self, lane: str, cards: int) -> None:
+        """Look again at the lines of a lane whose units need at most so many cards."""
+        where = self.lanes.get(lane)
+        if where is None:
+            return
+        for needed in [needed for needed in where.asleep if needed <= cards]:
+            for line in list(where.asleep[needed]):
+                for name in line.claims:
+                    self._move(name, line, awake=True)
+
+    def candidates(self, reach: Callable[[str], tuple[int, int]], mark: int) -> list[tuple[Rank, Line]]:
+        """Return the best ranked order of each line that is awake and within reach, the best first. `reach` tells for a
+        lane the most cards that a node has open to all, and those that it keeps for some; `mark`: see `Line.vain`."""
+        found: dict[Line, Rank] = {}
+        for name, lane in self.lanes.items():
+            if not lane.awake:
+                continue
+            open_to_all, kept = reach(name)
+            for cards, lines in lane.awake.items():
+                if cards > open_to_all and cards > kept:
+                    continue
+                for line in lines:
+                    if cards > open_to_all and line.vain == mark:
+                        continue
+                    if (rank := line.heads.top()) is not None:
+                        found[line] = rank
+        return sorted((rank, line) for line, rank in found.items())
+
+    def front(self, lane: str) -> Rank | None:
+        """Return the best ranked order of those that claim a type."""
+        where = self.lanes.get(lane)
+        return None if where is None else where.fronts.top()
+
+    def is_behind(self, order: str) -> bool:
+        """Return whether somebody is before an order for a type that it claims."""
+        waiting = self.orders[order]
+        return any(self.front(name)[2] != waiting.seq for name in self.lines[waiting.ask].claims)  # type: ignore[index]
+
+    # ---- standing
+
+    def ahead(self, order: str) -> tuple[int, int]:
+        """Return how many orders that accept one of its types are due before it, as things are, and their cards."""
+        level, seq, ask, _, scope = self.orders[order]
+        return self.standing.ahead(ask.shape.accelerators, level, scope, (seq, ask.cards), self.projects)
+
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Return the same for all orders at once."""
+        return self.standing.places(self.projects)
+
+    def because(self, order: str) -> str:
+        """Return why the front of a lane that an order is behind is before it."""
+        waiting = self.orders[order]
+        share = self.project(waiting.scope).share
+        fronts = (self.front(name) for name in self.lines[waiting.ask].claims)
+        first = min(front for front in fronts if front is not None and front[2] != waiting.seq)
+        if first[0] != waiting.level:
+            return "priority" if first[0][0] < waiting.level[0] else "kept_place"
+        return "share" if first[1] < share else "submitted"
+
+    def listed(
+        self, scopes: Iterable[str] | None = None, after: tuple[Level, Seq] | None = None
+    ) -> Iterator[tuple[Level, Seq]]:
+        """Yield those who wait in these `tenant/project`s (None = all), by band and submission."""
         names = self.scopes if scopes is None else [scope for scope in scopes if scope in self.scopes]
         return merge(*(self.scopes[scope].irange(after, None, (False, True)) for scope in names))
 
 
-def waiting_of(doc: OrderDoc | None) -> Waiting | None:
-    """Return what the queue keeps of a document; None = it does not wait."""
-    if doc is None or not doc.is_waiting or doc.request is None or doc.submitted_at is None:
-        return None
-    rank = (-doc.request.priority, doc.submitted_at, doc.order)
-    code = doc.reasons[0].code if doc.reasons else None
-    return Waiting(rank, shape_of(doc.request), code, f"{doc.tenant}/{doc.project}")
-
-
-def _take(lists: dict[K, SortedList], key: K, rank: Rank) -> None:
-    lists[key].remove(rank)
+def _take(lists: dict[K, SortedList], key: K, item: object) -> None:
+    lists[key].remove(item)
     if not lists[key]:
         del lists[key]

@@ -7,120 +7,25 @@ of leases: a cause holds if it alone would do, or if it cannot do without it. En
 fragmentation. Enough nodes, but no domain has them: topology.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from qm_events.specs import WaitCode, WaitReason
-from qm_scheduler.placement import anywhere, cards, largest, most_on_one_node, place, total
-from qm_scheduler.pool import CLASSES, OUT_OF_SERVICE, Pool, Sight
-from qm_scheduler.view import Shape
-
-
-@dataclass
-class Case:
-    """A shape before the fleet: the questions that the rules ask, each answered once."""
-
-    shape: Shape
-    pool: Pool
-    next_end: Callable[[tuple[str, ...]], datetime | None] = lambda _: None
-
-    def fits(self, sight: Sight) -> bool:
-        """Return whether all units fit in a view, with the required topology."""
-        return place(self.pool.views[sight], self.shape) is not None
-
-    @cached_property
-    def exists(self) -> bool:
-        """Whether the fleet could hold it at all, topology apart."""
-        return place(self.pool.views[Sight.ALL], anywhere(self.shape)) is not None
-
-    @cached_property
-    def fits_now(self) -> bool:
-        """Whether it fits as things are."""
-        return self.fits(Sight.FREE)
-
-    @cached_property
-    def fits_apart(self) -> bool:
-        """Whether it fits as things are, topology apart."""
-        return place(self.pool.views[Sight.FREE], anywhere(self.shape)) is not None
-
-    @cached_property
-    def is_short(self) -> bool:
-        """Whether it could be held and does not fit now: something must be repaired or end."""
-        return self.possible and not self.fits_now
-
-    @cached_property
-    def repair_helps(self) -> bool:
-        """Whether it would fit if all cards were well."""
-        return self.fits(Sight.WELL)
-
-    @cached_property
-    def ends_help(self) -> bool:
-        """Whether it would fit if all leases had ended."""
-        return self.fits(Sight.IDLE)
-
-    @cached_property
-    def possible(self) -> bool:
-        """Whether the fleet could hold it, in the topology that it requires."""
-        return self.fits(Sight.ALL)
-
-    @cached_property
-    def served_by_ends(self) -> tuple[str, ...]:
-        """The types that ends of leases alone would give it; none if these would not let it in."""
-        idle, unit = self.pool.views[Sight.IDLE], anywhere(self.shape)._replace(units=1)
-        if place(idle, self.shape) is None:
-            return ()
-        return tuple(name for name in self.shape.accelerators if place(idle, unit, (name,)) is not None)
-
-    @cached_property
-    def standing(self) -> tuple[WaitReason, ...]:
-        """The reasons that hold for every order of the shape, whoever is before it."""
-        return tuple(reason for rule in RULES if (reason := rule(self, None)))
-
-    @property
-    def requested(self) -> int:
-        """Cards in all units."""
-        return self.shape.cards * self.shape.units
-
-    @cached_property
-    def free(self) -> int:
-        """Free cards of the accepted kinds."""
-        return cards(self.pool.views[Sight.FREE], self.shape)
-
-    @property
-    def largest_free(self) -> int:
-        """The most free cards of one accepted kind on one node."""
-        return most_on_one_node(self.pool.views[Sight.FREE], self.shape)
-
-    @cached_property
-    def cards_fit(self) -> bool:
-        """Whether the free cards alone would do, CPU, memory and topology apart."""
-        return place(self.pool.views[Sight.FREE], anywhere(self.shape)._replace(cpu_milli=0, memory_mib=0)) is not None
-
-    @property
-    def short(self) -> tuple[str, ...]:
-        """What there is too little of."""
-        if not self.cards_fit:
-            return ("cards",)
-        shape, free = anywhere(self.shape), self.pool.views[Sight.FREE]
-        without = {"cpu_milli": shape._replace(cpu_milli=0), "memory_mib": shape._replace(memory_mib=0)}
-        return tuple(name for name, waived in without.items() if place(free, waived) is not None) or tuple(without)
-
-    @property
-    def sick_in_use(self) -> int:
-        """Cards under a lease that would not serve again as they are."""
-        there, usable = (cards(self.pool.views[sight], self.shape) for sight in (Sight.ALL, Sight.IDLE))
-        known = (cause for cause in OUT_OF_SERVICE if cause != "cleaning")
-        return max(there - usable - self.pool.count(self.shape.accelerators, *known), 0)
+from qm_events.units import amount
+from qm_scheduler.case import Case
+from qm_scheduler.placement import largest, most_on_one_node, total
+from qm_scheduler.pool import CLASSES, OUT_OF_SERVICE, Sight
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Ahead:
     """Those before an order that want the same cards, one of whom must be served first."""
 
     count: int
+    cards: int
+    because: str
+    """Why the first of them goes first: `priority`, `kept_place`, `share` or `submitted`."""
 
     @property
     def position(self) -> int:
@@ -128,14 +33,14 @@ class Line:
         return self.count + 1
 
 
-Rule = Callable[[Case, Line | None], WaitReason | None]
+Rule = Callable[[Case, Ahead | None], WaitReason | None]
 
 
 def _reason(code: WaitCode, counterfactual: str, remedy: str, **figures: Any) -> WaitReason:
     return WaitReason(code=code, figures=figures, counterfactual=counterfactual, remedy=remedy)
 
 
-def specification_unavailable(case: Case, _: Line | None) -> WaitReason | None:
+def specification_unavailable(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if the fleet could not take the order even if it were idle and well."""
     if case.exists:
         return None
@@ -143,31 +48,58 @@ def specification_unavailable(case: Case, _: Line | None) -> WaitReason | None:
     units = total(view, shape)
     return _reason(
         WaitCode.SPECIFICATION_UNAVAILABLE,
-        f"fits when the fleet can hold {shape.units} units of this shape; idle and well it would hold {units}",
-        "Order a specification that the fleet has, or fewer units; or ask the operators for such nodes.",
+        f"fits when the fleet can hold {amount(shape.units, 'unit')} of it; idle and well it would hold {units}. "
+        f"{_LACKS[case.lacks]}",
+        f"Order at most {amount(units, 'unit')}, or ask the operators for more such nodes."
+        if units
+        else "Order a specification that the fleet has, or ask the operators for such nodes.",
         accelerators=list(shape.accelerators),
         cards_per_unit=shape.cards,
         requested_units=shape.units,
         units_possible=units,
         cards_in_fleet=case.pool.count(shape.accelerators, *CLASSES),
         largest_node_cards=most_on_one_node(view, shape),
+        lacks=case.lacks,
     )
 
 
-def higher_priority_ahead(case: Case, line: Line | None) -> WaitReason | None:
+_LACKS: Mapping[str, str] = {
+    "accelerators": "It has no card of the types that are asked for.",
+    "units": "It has nodes for a unit, but not enough of them.",
+    "traits": "No node with such cards has the traits that are asked for.",
+    "accelerator_memory_mib": "Its cards of the type have less memory.",
+    "cpu_milli": "No node with such cards has so much CPU.",
+    "memory_mib": "No node with such cards has so much memory.",
+    "cards_per_unit": "No node has so many cards.",
+    "several": "Its nodes lack more than one of what a unit needs.",
+}
+
+
+def higher_priority_ahead(case: Case, line: Ahead | None) -> WaitReason | None:
     """Hold if an order that must be served first waits for the same cards."""
     if line is None or not case.possible:
         return None
     return _reason(
         WaitCode.HIGHER_PRIORITY_AHEAD,
-        f"is looked at when the {line.count} orders before it have cards or are gone",
-        "Wait, or ask for a higher priority; a specification of another accelerator type may be free.",
+        f"is served when {_BEFORE[line.because]} and {amount(line.count, 'order')} before it in all, for "
+        f"{amount(line.cards, 'cards')}, have theirs or are gone",
+        "Wait, ask for a higher priority, or order with a duration: who ends before a place is needed may pass.",
         count=line.count,
         position=line.position,
+        cards=line.cards,
+        because=line.because,
     )
 
 
-def healthy_capacity_insufficient(case: Case, _: Line | None) -> WaitReason | None:
+_BEFORE: Mapping[str, str] = {
+    "priority": "an order of a higher priority",
+    "kept_place": "an order for which a place is kept",
+    "share": "an order of a project that holds fewer cards for its weight",
+    "submitted": "an order that was submitted earlier",
+}
+
+
+def healthy_capacity_insufficient(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if repair alone would let it in, or nothing but repair."""
     if not case.is_short or not (case.repair_helps or not case.ends_help):
         return None
@@ -176,15 +108,23 @@ def healthy_capacity_insufficient(case: Case, _: Line | None) -> WaitReason | No
         isolated["in_use"] = leased
     return _reason(
         WaitCode.HEALTHY_CAPACITY_INSUFFICIENT,
-        f"fits when enough of the {sum(isolated.values())} cards that are out of service are well again",
-        "Nothing to do: the operators see these cards. Fewer cards or another type may fit now.",
+        f"fits when enough of the {amount(sum(isolated.values()), 'cards')} that are out of service are well again",
+        f"The operators see these cards; it starts when they are well. {_smaller(case)}",
         requested=case.requested,
         healthy_free=case.free,
         isolated=isolated,
+        units_now=case.units_now,
     )
 
 
-def topology_unsatisfiable(case: Case, _: Line | None) -> WaitReason | None:
+def _smaller(case: Case) -> str:
+    """What may be ordered instead, and only what is so: nobody may take what is kept for another."""
+    if case.units_now:
+        return f"An order of {amount(case.units_now, 'unit')} would be placed now."
+    return "Not one unit would be placed now; another accelerator type may be free."
+
+
+def topology_unsatisfiable(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if it is the domain that is missing: now, or in this fleet for good."""
     within = case.shape.within
     if within is None or not case.shape.required or not case.exists or case.fits_now:
@@ -195,8 +135,11 @@ def topology_unsatisfiable(case: Case, _: Line | None) -> WaitReason | None:
     here, ever = (largest(case.pool.views[sight], case.shape, within) for sight in (Sight.FREE, Sight.ALL))
     return _reason(
         WaitCode.TOPOLOGY_UNSATISFIABLE,
-        f"fits when one {within} has room for {case.shape.units} units; the best has room for {here}, idle for {ever}",
-        f"Make the topology a preference, or order at most {ever if for_good else here} units.",
+        f"fits when one {within} has room for {amount(case.shape.units, 'unit')}; "
+        f"the best has room for {here}, idle for {ever}",
+        f"Make the topology a preference, or order at most {amount(ever if for_good else here, 'unit')}."
+        if (ever if for_good else here)
+        else "Make the topology a preference, or wait until leases end.",
         within=within.value,
         requested_units=case.shape.units,
         largest_domain=here,
@@ -204,14 +147,15 @@ def topology_unsatisfiable(case: Case, _: Line | None) -> WaitReason | None:
     )
 
 
-def capacity_fragmented(case: Case, _: Line | None) -> WaitReason | None:
+def capacity_fragmented(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if there are enough free cards, but too few on each node."""
     if not case.is_short or case.fits_apart or case.cards_fit or case.free < case.requested:
         return None
     return _reason(
         WaitCode.CAPACITY_FRAGMENTED,
-        f"fits when {case.shape.cards} cards are free on one node for each of {case.shape.units} units",
-        f"Order units of at most {case.largest_free} cards, or wait until leases end.",
+        f"fits when {amount(case.shape.cards, 'cards')} are free on one node for each of "
+        f"{amount(case.shape.units, 'unit')}; {case.free} are free, at most {case.largest_free} on one node",
+        f"Order units of at most {amount(case.largest_free, 'cards')}, or wait until leases end.",
         requested=case.requested,
         cards_per_unit=case.shape.cards,
         free_total=case.free,
@@ -219,15 +163,16 @@ def capacity_fragmented(case: Case, _: Line | None) -> WaitReason | None:
     )
 
 
-def capacity_in_use(case: Case, _: Line | None) -> WaitReason | None:
+def capacity_in_use(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if ends of leases alone would let it in, or nothing but these."""
     if not case.is_short or not (case.ends_help or not case.repair_helps):
         return None
     end = case.next_end(case.shape.accelerators)
     return _reason(
         WaitCode.CAPACITY_IN_USE,
-        f"fits when leases end: {case.requested} cards are asked, {case.free} free; short of {', '.join(case.short)}",
-        "Wait for the next lease to end, or order fewer cards or another type.",
+        f"fits when leases end: {amount(case.requested, 'cards')} asked, {case.free} free; "
+        f"short of {', '.join(case.short)}",
+        f"Wait for the next lease to end. {_smaller(case)}",
         requested=case.requested,
         free=case.free,
         short=list(case.short),
@@ -247,13 +192,21 @@ RULES: Sequence[Rule] = (
 RANK = {code: rank for rank, code in enumerate(WaitCode)}
 
 
-def explain(case: Case, line: Line | None) -> tuple[WaitReason, ...]:
+def standing_reasons(case: Case) -> tuple[WaitReason, ...]:
+    """Return the reasons that hold for every order of the shape, whoever is before it; worked out once."""
+    if case.standing is None:
+        case.standing = tuple(reason for rule in RULES if (reason := rule(case, None)))
+    return case.standing
+
+
+def explain(case: Case, line: Ahead | None) -> tuple[WaitReason, ...]:
     """Return all reasons that hold; `line` = None: nobody is in the way. Empty only for an order that can be placed."""
     ahead = higher_priority_ahead(case, line)
-    reasons = (*case.standing, ahead) if ahead else case.standing
+    standing = standing_reasons(case)
+    reasons = (*standing, ahead) if ahead else standing
     return tuple(sorted(reasons, key=lambda reason: RANK[reason.code]))
 
 
-def first_code(case: Case, line: Line | None) -> WaitCode | None:
+def first_code(case: Case, line: Ahead | None) -> WaitCode | None:
     """Return the code of the first reason."""
     return next((reason.code for rule in RULES if (reason := rule(case, line))), None)

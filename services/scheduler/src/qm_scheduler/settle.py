@@ -1,37 +1,47 @@
 """After each batch: place what fits, then tell those who still wait why.
 
-Only lanes with a change that can matter are walked, best rank first, and a lane is left at the first order that claims
-it. One order is placed a step: the facts of it change the index before the next is looked at. A reason is told when its
-code changes; figures are computed when somebody asks.
+The best ranked of those who may fit is tried first. Before anybody passes a better ranked order that claims the same
+cards, a place is kept for that one: where it will start first if leases end as promised (`promise`). So a large order
+is not starved by a stream of small ones, and nothing else stands idle for it. One order is placed a step: the facts of
+it change the index before the next is looked at. A reason is told when its code changes; figures are computed when
+somebody asks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import merge
 from itertools import islice
 from typing import Any
 
-from sortedcontainers import SortedList
-
 from qm_events.ids import stream_name
-from qm_events.specs import PlacedUnit, WaitCode, WaitReason
+from qm_events.scheduler import KeptPlace
+from qm_events.specs import Health, PlacedUnit, WaitCode, WaitReason
 from qm_scheduler.board import Board
-from qm_scheduler.domain import Allocate, Explain, allocation_id
+from qm_scheduler.domain import Allocate, Explain, Impair, Promise, allocation_id
+from qm_scheduler.fleet import SICK, Node
 from qm_scheduler.inventory import HoldCards
-from qm_scheduler.placement import place
-from qm_scheduler.pool import Sight
+from qm_scheduler.placement import place_for
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.queue import Rank, Tried, WaitClass
-from qm_scheduler.reasons import Line, explain, first_code
-from qm_scheduler.view import Pick
+from qm_scheduler.promise import earliest
+from qm_scheduler.queue import Line, Rank
+from qm_scheduler.reasons import Ahead, explain, first_code
+from qm_scheduler.view import Pick, Shape
 from qm_service.model import Act, Context
+
+MANY = 32
+"""From so many orders on, the places of all are worked out at once."""
 
 
 def settle(ctx: Context) -> Sequence[Act]:
-    """Return the acts of the next placement; if there is none, those of all reasons that changed."""
+    """Return the acts of the next placement or promise; if there is none, those of all reasons that changed."""
     board: Board = ctx.index
-    if board.open and (acts := _place_next(board, ctx)):
+    if board.lasting:
+        board.reclaim()
+    if board.impaired and (acts := _impaired(board, ctx)):
         return acts
-    if board.seen or board.inventory or board.news:
+    if board.suspect and (acts := _renew(board, ctx)):
+        return acts
+    if acts := _place_next(board, ctx):
+        return acts
+    if board.seen or board.news:
         return tuple(_explain(board, ctx))
     return ()
 
@@ -40,44 +50,30 @@ def settle(ctx: Context) -> Sequence[Act]:
 
 
 def _place_next(board: Board, ctx: Context) -> Sequence[Act]:
-    lanes = board.queue.tied(board.open)
-    claimed: dict[str, Rank] = {}
-    hopeless = []
-    previous: Rank | None = None
-    for rank in merge(*(board.queue.lanes.get(name, ()) for name in lanes)):
-        if rank == previous:
+    queue, pool = board.queue, board.pool
+    for rank, line in queue.candidates(pool.reach, pool.mark):
+        picks = place_for(pool, line.ask, -rank[0][0], ctx.now)
+        if picks is None:
+            queue.sleep(line, pool.mark)
             continue
-        previous = rank
-        group = board.queue.class_of(rank)
-        if picks := _try(board, group, claimed):
-            return _grant(board, ctx, rank[2], picks)
-        claims = board.claims(group)
-        if not claims and not board.case(group.shape).possible:
-            hopeless.append(group)
-        for name in claims:
-            claimed.setdefault(name, rank)
-        if len(claimed) == len(lanes):
-            break
-    for group in hopeless:
-        board.queue.park(group)
-    board.walked(lanes, claimed)
+        for passed in _passed(board, rank, picks):
+            if acts := _promise(board, ctx, passed):
+                return acts
+        return _grant(board, ctx, rank[2][1], line, picks)
     return ()
 
 
-def _try(board: Board, group: WaitClass, claimed: Mapping[str, Rank]) -> list[Pick] | None:
-    shape = group.shape
-    allowed = tuple(name for name in shape.accelerators if name not in claimed)
-    now = Tried(allowed, board.gains(shape.accelerators))
-    if not allowed or group.tried == now:
-        return None
-    picks = place(board.pool.views[Sight.FREE], shape, allowed)
-    group.tried = None if picks else now
-    return picks
+def _passed(board: Board, rank: Rank, picks: Sequence[Pick]) -> Iterator[str]:
+    """Yield better ranked orders that claim the same cards and for which no place is kept yet."""
+    for name in {pick.kind[0]: None for pick in picks}:
+        front = board.queue.front(name)
+        if front is not None and front < rank and front[2][1] not in board.pool.holds:
+            yield front[2][1]
 
 
-def _grant(board: Board, ctx: Context, order: str, picks: Sequence[Pick]) -> Sequence[Act]:
+def _grant(board: Board, ctx: Context, order: str, line: Line, picks: Sequence[Pick]) -> Sequence[Act]:
     doc: OrderDoc = ctx.docs.resident("allocations")[order]
-    shape = board.queue.orders[order].shape
+    shape = line.ask.shape
     units = tuple(unit for pick in picks for unit in _units(board, pick, shape.cards))
     by_node: dict[str, list[PlacedUnit]] = {}
     for unit in units:
@@ -98,47 +94,102 @@ def _units(board: Board, pick: Pick, cards: int) -> Iterator[PlacedUnit]:
         yield PlacedUnit(node=pick.node, accelerator=pick.kind[0], cards=tuple(islice(free, cards)))
 
 
+# ---- promising
+
+
+def _promise(board: Board, ctx: Context, order: str) -> Sequence[Act]:
+    """Keep the earliest place for an order, or take back a promise that nothing can keep."""
+    doc: OrderDoc = ctx.docs.resident("allocations")[order]
+    start = earliest(board, ctx.docs.resident("allocations"), board.queue.orders[order], ctx.now)
+    places = tuple(
+        KeptPlace(node=pick.node, accelerator=pick.kind[0], card_memory_mib=pick.kind[1], units=pick.units)
+        for pick in (start.picks if start else ())
+    )
+    until = start.at if start else None
+    known, since = (doc.promise.places, doc.promise.until) if doc.promise else ((), None)
+    if places == known and (until == since or (until and since and max(until, since) <= ctx.now)):
+        return ()
+    command = Promise(order, places, until)
+    return (Act(stream_name("allocation", order), command, doc.tenant, doc.project, order),)
+
+
+def _renew(board: Board, ctx: Context) -> Sequence[Act]:
+    """Look again at promises that a change may have broken or bettered."""
+    orders, board.suspect = sorted(board.suspect), {}
+    return [act for order in orders if order in board.pool.holds for act in _promise(board, ctx, order)]
+
+
+# ---- telling of sick cards
+
+
+def _impaired(board: Board, ctx: Context) -> Sequence[Act]:
+    """Tell orders of cards that they hold and that fell sick or are well again."""
+    noted, board.impaired = sorted(board.impaired), {}
+    docs = ctx.docs.resident("allocations")
+    return [act for name, card in noted if (node := board.pool.nodes.get(name)) for act in _told_of(node, card, docs)]
+
+
+def _told_of(node: Node, name: str, docs: Mapping[str, OrderDoc]) -> Iterator[Act]:
+    card = node.cards.get(name)
+    holding = node.holdings.get(card.allocation or "") if card else None
+    if card is None or holding is None:
+        return
+    doc, health = docs[holding.order], card.health if card.health in SICK else Health.HEALTHY
+    if doc.impaired.get(name, Health.HEALTHY) is not health:
+        code = next((told.code for told in card.seen.values() if told.health is health), "")
+        command = Impair(doc.order, node.node, name, health, code)
+        yield Act(stream_name("allocation", doc.order), command, doc.tenant, doc.project, doc.order)
+
+
 # ---- telling why
 
 
 def _explain(board: Board, ctx: Context) -> Iterator[Act]:
     docs = ctx.docs.resident("allocations")
-    for group in _to_explain(board):
-        for order, reasons in _changed_reasons(board, group):
-            doc: OrderDoc = docs[order]
-            yield Act(stream_name("allocation", order), Explain(order, reasons), doc.tenant, doc.project, order)
+    for order, reasons in sorted(_changed_reasons(board).items()):
+        doc: OrderDoc = docs[order]
+        yield Act(stream_name("allocation", order), Explain(order, reasons), doc.tenant, doc.project, order)
 
 
-def _to_explain(board: Board) -> Sequence[WaitClass]:
-    """Return the classes whose first reason may be another now: the new ones, those at or before the blocker of a lane
-    that changed, and those that were there last time. Behind a blocker the reason is the blocker, whatever is free."""
-    lanes, board.seen = board.seen | board.inventory, set()
-    whole, board.inventory = board.inventory, set()
-    shapes, board.news = board.news, set()
-    for name in lanes:
-        lane = board.queue.lanes.get(name, SortedList())
-        front = {board.queue.class_of(rank).shape for rank in lane.irange(None, board.blockers.get(name))}
-        shapes |= front | board.fronts.get(name, set())
-        board.fronts[name] = front
-        if name in whole:
-            shapes |= {board.queue.class_of(rank).shape for rank in lane} | board.queue.parked.get(name, set())
-    groups = (board.queue.classes[shape] for shape in shapes if shape in board.queue.classes)
-    return sorted(groups, key=lambda group: group.members[0])
+def _changed_reasons(board: Board) -> dict[str, tuple[WaitReason, ...]]:
+    queue = board.queue
+    seen, board.seen = board.seen, {}
+    news, board.news = board.news, {}
+    orders: dict[str, None] = {}
+    for name in seen:
+        # Behind the front of a lane the reason is the front, whatever is free.
+        if (before := board.fronts.pop(name, None)) is not None:
+            orders[before] = None
+        if (front := queue.front(name)) is not None:
+            board.fronts[name] = front[2][1]
+            orders[front[2][1]] = None
+    for ask in news:
+        if ask in queue.lines:
+            orders |= dict.fromkeys(_told_otherwise(board, queue.lines[ask]))
+    told = {order: shape for order in orders if order in queue.orders and (shape := _is_news(board, order))}
+    cases = {shape: board.case(shape) for shape in set(told.values())}
+    counts = queue.places() if len(told) > MANY else {}
+    return {order: explain(cases[shape], _ahead(board, order, counts)) for order, shape in told.items()}
 
 
-def _changed_reasons(board: Board, group: WaitClass) -> Iterator[tuple[str, tuple[WaitReason, ...]]]:
-    # Members that rank before the blocker of their types have nobody in the way, the others have.
-    case, blocker = board.case(group.shape), board.blocker(group.shape.accelerators)
-    if blocker is None or group.members[0] <= blocker:
-        for order in _told_otherwise(group, first_code(case, None), None, blocker):
-            yield order, explain(case, None)
-    if blocker is not None and blocker < group.members[-1]:
-        for order in _told_otherwise(group, first_code(case, Line(0)), blocker, None):
-            yield order, explain(case, Line(board.queue.ahead(order)))
-
-
-def _told_otherwise(group: WaitClass, code: WaitCode | None, after: Rank | None, to: Rank | None) -> Iterator[str]:
-    """Yield the orders ranked after the one and up to the other that were told another first reason."""
-    for told, ranks in group.codes.items():
+def _told_otherwise(board: Board, line: Line) -> Iterator[str]:
+    """Yield the orders of a line that were not told what most of it are told."""
+    code = WaitCode.HIGHER_PRIORITY_AHEAD if line.claims else first_code(board.case(line.ask.shape), None)
+    for told, seqs in line.codes.items():
         if told is not code:
-            yield from (rank[2] for rank in ranks.irange(after, to, (False, True)))
+            yield from (order for _, order in seqs)
+
+
+def _is_news(board: Board, order: str) -> Shape | None:
+    """Return the shape of an order if its first reason is another than it was told."""
+    waiting, shape = board.queue.orders[order], board.queue.orders[order].ask.shape
+    behind = board.queue.is_behind(order)
+    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else first_code(board.case(shape), None)
+    return None if code in (None, waiting.code) else shape
+
+
+def _ahead(board: Board, order: str, counts: Mapping[str, tuple[int, int]]) -> Ahead | None:
+    if not counts:
+        return board.line(order)
+    queue = board.queue
+    return Ahead(*counts[order], queue.because(order)) if queue.is_behind(order) else None

@@ -3,7 +3,10 @@
 A `View` keeps nodes by kind and count of free cards; ties are in the order of a hash of the node id, computed once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -11,8 +14,8 @@ from sortedcontainers import SortedDict, SortedList
 
 from qm_events.specs import OrderRequest, TopologyLevel
 
-Kind = tuple[str, int]
-"""Accelerator type, and memory of one card in MiB."""
+Kind = tuple[str, int, tuple[str, ...]]
+"""Accelerator type, memory of one card in MiB, and the traits of the node, sorted."""
 
 
 Kinds = tuple[Kind, ...]
@@ -30,6 +33,24 @@ class Shape(NamedTuple):
     units: int
     within: TopologyLevel | None
     required: bool
+    traits: tuple[str, ...] = ()
+
+
+class Ask(NamedTuple):
+    """All that decides whether and when an order may be placed: orders that ask the same are answered the same."""
+
+    shape: Shape
+    seconds: int | None
+    """How long it runs from READY, as far as that is known."""
+    until: datetime | None
+    """When it ends at the latest."""
+    owner: str
+    """The order that a place is kept for, else empty."""
+
+    @property
+    def cards(self) -> int:
+        """Cards of all units."""
+        return self.shape.cards * self.shape.units
 
 
 class Room(NamedTuple):
@@ -42,6 +63,7 @@ class Room(NamedTuple):
     memory_mib: int
     rack: bytes
     domain: bytes
+    traits: tuple[str, ...] = ()
 
 
 class Pick(NamedTuple):
@@ -64,9 +86,16 @@ def shape_of(request: OrderRequest) -> Shape:
         request.count,
         topology.within if topology else None,
         topology.required if topology else False,
+        tuple(sorted(spec.traits or ())),
     )
 
 
+def ask_of(request: OrderRequest, owner: str = "") -> Ask:
+    """Return what an order asks for; `owner`: its id if a place is kept for it."""
+    return Ask(shape_of(request), request.duration_seconds, request.expires_at, owner)
+
+
+@lru_cache(maxsize=1 << 18)
 def seat(name: str) -> bytes:
     """Return the place of a node, rack or domain in the fixed order in which ties are broken."""
     return blake2b(name.encode(), digest_size=8).digest() + name.encode()
@@ -80,8 +109,10 @@ class View:
         self.levels: dict[Kind, SortedDict] = {}
         """kind -> cards free on a node -> seats of the nodes."""
         self.kinds: dict[str, SortedList] = {}
-        """accelerator -> memory sizes that were ever seen."""
+        """accelerator -> (memory, number of traits, traits) that were ever seen: what has least is given first."""
         self.groups: dict[TopologyLevel, dict[bytes, set[bytes]]] = {TopologyLevel.RACK: {}, TopologyLevel.DOMAIN: {}}
+        self.totals: dict[TopologyLevel, dict[bytes, dict[Kind, int]]] = {level: {} for level in self.groups}
+        """rack or domain -> cards by kind."""
 
     def put(self, key: bytes, room: Room | None) -> None:
         """Set what the node at seat `key` offers; None = it is gone."""
@@ -94,11 +125,26 @@ class View:
                 self._move(key, kind, before.get(kind), after.get(kind))
         self._regroup(key, old, room)
 
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[bytes, Room], None]]:
+        """Give a `put` that is undone at the end."""
+        saved: dict[bytes, Room | None] = {}
+
+        def put(key: bytes, room: Room) -> None:
+            saved.setdefault(key, self.rooms.get(key))
+            self.put(key, room)
+
+        try:
+            yield put
+        finally:
+            for key, room in saved.items():
+                self.put(key, room)
+
     def _move(self, key: bytes, kind: Kind, before: int | None, after: int | None) -> None:
         levels = self.levels.get(kind)
         if levels is None:
             levels = self.levels[kind] = SortedDict()
-            self.kinds.setdefault(kind[0], SortedList()).add(kind[1])
+            self.kinds.setdefault(kind[0], SortedList()).add((kind[1], len(kind[2]), kind[2]))
         if before is not None:
             levels[before].remove(key)
             if not levels[before]:
@@ -109,6 +155,8 @@ class View:
     def _regroup(self, key: bytes, old: Room | None, new: Room | None) -> None:
         for level, groups in self.groups.items():
             before, after = group_of(old, level), group_of(new, level)
+            self._total(level, before, old, -1)
+            self._total(level, after, new, +1)
             if before == after:
                 continue
             if before is not None:
@@ -118,14 +166,25 @@ class View:
             if after is not None:
                 groups.setdefault(after, set()).add(key)
 
+    def _total(self, level: TopologyLevel, group: bytes | None, room: Room | None, sign: int) -> None:
+        if group is not None and room is not None:
+            totals = self.totals[level].setdefault(group, {})
+            for kind, count in room.free.items():
+                totals[kind] = totals.get(kind, 0) + sign * count
+
     def kinds_for(self, shape: Shape, accelerators: Iterable[str]) -> Kinds:
         """Return the kinds of these types that have the memory, the smallest first."""
         return tuple(
-            (accelerator, memory)
+            (accelerator, memory, traits)
             for accelerator in accelerators
-            for memory in self.kinds.get(accelerator, ())
-            if memory >= shape.card_memory_mib
+            for memory, _, traits in self.kinds.get(accelerator, ())
+            if memory >= shape.card_memory_mib and (not shape.traits or set(shape.traits) <= set(traits))
         )
+
+    def most(self, accelerator: str) -> int:
+        """Return the most cards of one kind of a type on one node."""
+        levels = (self.levels[accelerator, memory, traits] for memory, _, traits in self.kinds.get(accelerator, ()))
+        return max((level.peekitem()[0] for level in levels if level), default=0)
 
     def best_fit(self, kind: Kind, least: int) -> Iterator[Room]:
         """Yield the nodes with at least `least` free cards of the kind, the fullest first."""
@@ -134,6 +193,13 @@ class View:
             for count in levels.irange(least):
                 for key in levels[count]:
                     yield self.rooms[key]
+
+    def most_first(self, kinds: Kinds) -> Iterator[bytes]:
+        """Yield the seats of nodes with free cards of these kinds, the most cards of one kind first."""
+        counts = sorted({count for kind in kinds for count in self.levels.get(kind, ())}, reverse=True)
+        for count in counts:
+            for kind in kinds:
+                yield from self.levels.get(kind, {}).get(count, ())
 
     def may_hold(self, shape: Shape, kinds: Iterable[Kind]) -> bool:
         """Return whether the cards alone suffice, node by node: exact but for CPU, memory and topology."""

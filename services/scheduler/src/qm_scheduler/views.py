@@ -16,6 +16,8 @@ from qm_scheduler.health import Name
 from qm_scheduler.pool import CLASSES, Pool
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.reasons import explain
+from qm_scheduler.shares import WEIGHT_MAX
+from qm_scheduler.standing import Project
 
 
 class _Input(BaseModel):
@@ -38,6 +40,8 @@ class NodeInput(_Input):
     cards: Annotated[list[CardInput], Field(max_length=256)]
     rack: Name | None = None
     domain: Name | None = None
+    traits: Annotated[list[DnsLabel], Field(max_length=32)] | None = None
+    """What the node has that not every node has; a specification may ask for it."""
 
     @model_validator(mode="after")
     def _names_each_card_once(self) -> "NodeInput":
@@ -54,13 +58,33 @@ class NodeInput(_Input):
             cards=tuple(CardSpec(**card.model_dump()) for card in self.cards),
             rack=self.rack,
             domain=self.domain,
+            traits=tuple(self.traits) if self.traits else None,
         )
 
 
 class CordonInput(_Input):
-    """Why the node takes no new work."""
+    """Why the node takes no new work, or leaves the fleet."""
 
     reason: Text
+
+
+class ShareInput(_Input):
+    """How much the turns of a project weigh: with 2, it gets twice as many cards as one with 1 before its turn ends."""
+
+    weight: Annotated[int, Field(ge=1, le=WEIGHT_MAX, strict=True)]
+
+
+class ShareView(BaseModel):
+    """What decides whose turn it is within a priority: the project with the smallest `share` is next."""
+
+    tenant: str
+    project: str
+    weight: int
+    cards_held: int
+    share: str
+    """Cards held by weight, as an exact ratio `cards/weight`."""
+    waiting: int
+    """Its orders in the queue."""
 
 
 class ObservationView(BaseModel):
@@ -86,6 +110,8 @@ class CardView(BaseModel):
     allocation: str | None
     quarantine_reason: str | None
     present: bool
+    occupied: bool | None
+    """Whether an agent sees somebody on it; null = nothing was said."""
     observations: list[ObservationView]
 
 
@@ -99,6 +125,7 @@ class NodeView(BaseModel):
     memory_mib_free: int
     rack: str | None
     domain: str | None
+    traits: list[str]
     cordoned: bool
     cordon_reason: str | None
     cards: list[CardView]
@@ -144,6 +171,8 @@ class QueueItem(BaseModel):
     reasons: list[WaitReason]
     since: datetime | None
     """Since when the first reason is what it is."""
+    promised: bool
+    """Whether a place is kept for it: others pass it there only if they end first."""
     estimate: datetime | None
     """When it may start if leases end as promised and nobody better ranked comes; null if unknown."""
 
@@ -162,6 +191,7 @@ def card_view(pool: Pool, node: Node, card: Card) -> CardView:
         allocation=card.allocation,
         quarantine_reason=card.quarantine,
         present=card.present,
+        occupied=card.occupied,
         observations=[
             ObservationView(
                 source=source, status=told.health, code=told.code, message=told.message, observed_at=told.observed_at
@@ -181,6 +211,7 @@ def node_view(pool: Pool, node: Node) -> NodeView:
         memory_mib_free=max(node.memory_mib - sum(holding.memory_mib for holding in node.holdings.values()), 0),
         rack=node.rack,
         domain=node.domain,
+        traits=list(node.traits),
         cordoned=node.cordon is not None,
         cordon_reason=node.cordon,
         cards=[card_view(pool, node, card) for card in node.cards.values()],
@@ -197,11 +228,11 @@ def capacity_view(pool: Pool) -> CapacityView:
     return CapacityView(items=items)
 
 
-def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str) -> QueueItem:
+def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str, now: datetime) -> QueueItem:
     """Return a waiting order with the reasons that hold at this moment; `docs` are the resident allocations."""
     doc, waiting = docs[order], board.queue.orders[order]
-    asked = doc.asked
-    reasons = explain(board.case(waiting.shape), board.line(order))
+    asked, line = doc.asked, board.line(order)
+    reasons = explain(board.case(waiting.ask.shape), line)
     return QueueItem(
         order=order,
         tenant=doc.tenant,
@@ -212,13 +243,28 @@ def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str) -> QueueI
         cards=asked.cards,
         count=asked.count,
         priority=asked.priority,
-        submitted_at=waiting.rank[1],
-        queued_at=doc.queued_at or waiting.rank[1],
-        position=board.queue.ahead(order) + 1,
+        submitted_at=waiting.seq[0],
+        queued_at=doc.queued_at or waiting.seq[0],
+        position=board.queue.ahead(order)[0] + 1,
         reason=reasons[0] if reasons else None,
         reasons=list(reasons),
         since=doc.since,
-        estimate=estimate(board, docs, waiting),
+        promised=doc.promise is not None,
+        estimate=estimate(board, docs, order, now),
+    )
+
+
+def share_view(board: Board, scope: str) -> ShareView:
+    """Return the turn of a project."""
+    tenant, _, name = scope.partition("/")
+    project = board.queue.projects.get(scope, Project())
+    return ShareView(
+        tenant=tenant,
+        project=name,
+        weight=project.weight,
+        cards_held=project.held,
+        share=f"{project.held}/{project.weight}",
+        waiting=len(board.queue.scopes.get(scope, ())),
     )
 
 

@@ -60,6 +60,8 @@ def calls(scenario: Scenario, at: datetime) -> Iterator[Call]:
         yield "POST", "/fleet/health", [card.model_dump() | seen for card in scenario.sick_cards]
     for service_model, script in scenario.backends.items():
         yield "PUT", f"/sim/backends/{service_model}", script
+    for share in scenario.shares:
+        yield "PUT", f"/shares/{share.tenant}/{share.project}", {"weight": share.weight}
 
 
 def _directory(scenario: Scenario) -> Iterator[Call]:

@@ -65,6 +65,7 @@ class SpecificationItem(Part):
     accelerator_memory_mib: MemoryMib
     cpu_milli: MilliCpu
     memory_mib: MemoryMib
+    traits: tuple[DnsLabel, ...] | None = None
 
 
 class OfferingItem(Part):
@@ -113,6 +114,14 @@ class Policies(Part):
     policies: tuple[ApprovalPolicy, ...]
 
 
+class ProjectShare(Part):
+    """How much the turns of a project weigh in the queue."""
+
+    tenant: DnsLabel
+    project: DnsLabel
+    weight: int = Field(ge=1, le=1000)
+
+
 class NodeGroup(Part):
     """`count` equal nodes `<name>-1` … (or just `<name>` for one), each with `cards` cards `<node>-c0` …"""
 
@@ -125,6 +134,7 @@ class NodeGroup(Part):
     memory_mib: MemoryMib
     rack: str | None = None
     domain: str | None = None
+    traits: tuple[DnsLabel, ...] = ()
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """Return the body of `PUT /v1/fleet/nodes/{node}` for each node, by name."""
@@ -138,7 +148,8 @@ class NodeGroup(Part):
             "memory_mib": self.memory_mib,
             "cards": [{"card": f"{name}-c{i}", **card} for i in range(self.cards)],
         }
-        return body | {k: v for k, v in (("rack", self.rack), ("domain", self.domain)) if v is not None}
+        more = {"rack": self.rack, "domain": self.domain, "traits": list(self.traits)}
+        return body | {key: value for key, value in more.items() if value}
 
 
 class SickCard(Part):
@@ -161,6 +172,7 @@ class Scenario(Part):
     models: tuple[ModelItem, ...] = ()
     quotas: tuple[Quota, ...] = ()
     approval_policies: tuple[Policies, ...] = ()
+    shares: tuple[ProjectShare, ...] = ()
     nodes: tuple[NodeGroup, ...] = ()
     sick_cards: tuple[SickCard, ...] = ()
     backends: dict[ServiceModel, dict[str, Any]] = Field(default_factory=dict)

@@ -1,0 +1,80 @@
+"""Places that are kept: what others may take of a node on which a waiting order was promised a place.
+
+A promise says where and, if the leases there end, when. Until then others take what is left over: cards that will be
+more than enough at that time, or any card for a time that is over before. A hold binds its own band and those below.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from qm_scheduler.fleet import Node
+from qm_scheduler.view import Ask, Kind, Pick, Room, Shape
+
+BUILD = timedelta(minutes=10)
+"""How long after its allocation an order is READY as far as passing goes; its duration counts from then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A place that is kept."""
+
+    order: str
+    priority: int
+    shape: Shape
+    picks: tuple[Pick, ...]
+    until: datetime | None
+    """When the leases in the way have ended; None = not known."""
+
+    def needs(self, room: Room) -> tuple[Mapping[Kind, int], int]:
+        """Return the cards by kind that are kept on a node, and for how many units."""
+        here = [pick for pick in self.picks if pick.node == room.node]
+        cards: dict[Kind, int] = {}
+        for pick in here:
+            kind = (*pick.kind[:2], room.traits)
+            cards[kind] = cards.get(kind, 0) + pick.units * self.shape.cards
+        return cards, sum(pick.units for pick in here)
+
+    def binds(self, ask: Ask, priority: int, now: datetime) -> bool:
+        """Return whether an order that asks this has to leave the place alone."""
+        if ask.owner == self.order or priority > self.priority:
+            return False
+        end = end_of(ask, now)
+        return self.until is None or end is None or end > self.until
+
+
+def end_of(ask: Ask, now: datetime) -> datetime | None:
+    """Return when an order ends at the latest if it is placed now; None = it has no end."""
+    ends = [ask.until] if ask.until else []
+    if ask.seconds is not None:
+        ends.append(now + BUILD + timedelta(seconds=ask.seconds))
+    return min(ends, default=None)
+
+
+def freed(room: Room, node: Node, allocations: Iterable[str], usable: Callable[[Node, str], Iterable[Kind]]) -> Room:
+    """Return the room as it will be when these allocations have ended; `usable` are cards that will serve again."""
+    free, cpu, memory = dict(room.free), room.cpu_milli, room.memory_mib
+    for allocation in allocations:
+        for kind in usable(node, allocation):
+            free[kind] = free.get(kind, 0) + 1
+        cpu += node.holdings[allocation].cpu_milli
+        memory += node.holdings[allocation].memory_mib
+    return room._replace(free=free, cpu_milli=cpu, memory_mib=memory)
+
+
+def left_over(room: Room, holds: Iterable[Hold], by: Callable[[datetime | None], Room]) -> Room:
+    """Return what others may take of a room for ever; `by` tells what is free at a time (None: as things are)."""
+    free, cpu, memory = dict(room.free), room.cpu_milli, room.memory_mib
+    kept: dict[Kind, int] = {}
+    kept_cpu = kept_memory = 0
+    for hold in sorted(holds, key=lambda hold: (hold.until is not None, hold.until, hold.order)):
+        then = by(hold.until)
+        cards, units = hold.needs(room)
+        for kind, count in cards.items():
+            kept[kind] = kept.get(kind, 0) + count
+            free[kind] = min(free.get(kind, 0), then.free.get(kind, 0) - kept[kind])
+        kept_cpu += units * hold.shape.cpu_milli
+        kept_memory += units * hold.shape.memory_mib
+        cpu, memory = min(cpu, then.cpu_milli - kept_cpu), min(memory, then.memory_mib - kept_memory)
+    left = {kind: count for kind, count in free.items() if count > 0}
+    return room._replace(free=left, cpu_milli=cpu, memory_mib=memory)

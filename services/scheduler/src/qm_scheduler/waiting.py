@@ -1,0 +1,35 @@
+"""What the queue keeps of an order document."""
+
+from typing import NamedTuple
+
+from qm_events.specs import WaitCode
+from qm_scheduler.fifo import Seq
+from qm_scheduler.projections import OrderDoc
+from qm_scheduler.standing import Level
+from qm_scheduler.view import Ask, ask_of
+
+
+class Waiting(NamedTuple):
+    """One waiting order."""
+
+    level: Level
+    seq: Seq
+    ask: Ask
+    code: WaitCode | None
+    """The first reason that was told; None = none yet."""
+    scope: str
+    """`tenant/project`."""
+
+
+def waiting_of(doc: OrderDoc | None) -> Waiting | None:
+    """Return what the queue keeps of a document; None = it does not wait."""
+    if doc is None or not doc.is_waiting or doc.request is None or doc.submitted_at is None:
+        return None
+    kept = doc.promise is not None
+    return Waiting(
+        (-doc.request.priority, 0 if kept else 1),
+        (doc.submitted_at, doc.order),
+        ask_of(doc.request, doc.order if kept else ""),
+        doc.reasons[0].code if doc.reasons else None,
+        f"{doc.tenant}/{doc.project}",
+    )
