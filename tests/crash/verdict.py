@@ -43,7 +43,10 @@ def faults(
 
 
 def _used(quota: Json) -> list[str]:
-    return [f"{dimension['used']} {name}" for name, dimension in quota["dimensions"].items() if dimension["used"]]
+    """Return what is in use. Card-hours of a month stay used, as far as metering said so; none may stay held."""
+    dimensions = {name: it["used"] for name, it in quota["dimensions"].items() if name != "card_hours_month"}
+    hours = {f"card-hours of {it['month']}": float(it["held"]) for it in quota["months"]}
+    return [f"{amount} {name}" for name, amount in (dimensions | hours).items() if amount]
 
 
 def _open_orders(facts: Sequence[Fact], records: Mapping[str, Json]) -> list[str]:
