@@ -104,6 +104,7 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/approvals/{approval}/deny"): _DECIDERS,
     # scheduler; capacity is counts by type, it names no order and no tenant
     ("GET", "/v1/queue"): _ANYONE,
+    ("POST", "/v1/queue:simulate"): _INSPECTORS,
     ("GET", "/v1/shares"): _ANYONE,
     ("PUT", "/v1/shares/{tenant}/{project}"): _OPERATORS,
     ("GET", "/v1/fleet/capacity"): _ANYONE,
