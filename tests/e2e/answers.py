@@ -50,7 +50,17 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
     tenants = [{"tenant": item["name"]} for item in operator.pages("/tenants", limit=500)]
     projects = [{"tenant": item["tenant"], "project": item["name"]} for item in operator.pages("/projects", limit=500)]
     nodes = [{"node": item["node"]} for item in operator.pages("/fleet/nodes", limit=500)]
-    lists = ("orders", "tenants", "projects", "approvals", "queue", "fleet/nodes", "fleet/cards")
+    lists = (
+        "orders",
+        "tenants",
+        "projects",
+        "approvals",
+        "queue",
+        "shares",
+        "fleet/nodes",
+        "fleet/cards",
+        "fleet/findings",
+    )
     kinds = ("specifications", "offerings", "images", "models")
     return {
         **{f"/v1/{name}?limit=500": [{}] for name in (*lists, *kinds)},
@@ -59,6 +69,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "/v1/fleet/capacity": [{}],
         f"/v1/usage?group_by={GROUPS}&limit=500": [{}],
         "/v1/fleet/nodes/{node}": nodes,
+        "/v1/fleet/nodes/{node}/drain": nodes,
         "/v1/approval-policies?tenant={tenant}": tenants,
         **{path: tenants for path in ("/v1/tenants/{tenant}", "/v1/tenants/{tenant}/members", "/v1/quotas/{tenant}")},
         "/v1/quotas/{tenant}/{project}": projects,
