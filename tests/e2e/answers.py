@@ -56,7 +56,18 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         for one in projects
         for member in operator.pages(f"/projects/{one['tenant']}.{one['project']}/members", limit=500)
     ]
-    lists = ("orders", "tenants", "projects", "approvals", "quota-requests", "queue", "fleet/nodes", "fleet/cards")
+    lists = (
+        "orders",
+        "tenants",
+        "projects",
+        "approvals",
+        "quota-requests",
+        "queue",
+        "shares",
+        "fleet/nodes",
+        "fleet/cards",
+        "fleet/findings",
+    )
     kinds = ("specifications", "offerings", "images", "models")
     return {
         **{f"/v1/{name}?limit=500": [{}] for name in (*lists, *kinds)},
@@ -65,6 +76,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "/v1/fleet/capacity": [{}],
         f"/v1/usage?group_by={GROUPS}&limit=500": [{}],
         "/v1/fleet/nodes/{node}": nodes,
+        "/v1/fleet/nodes/{node}/drain": nodes,
         "/v1/approval-policies?tenant={tenant}": tenants,
         "/v1/delegations/{subject}?tenant={tenant}": members,
         "/v1/tenants/{tenant}/groups/{group}/members": [{**tenant, "group": GROUP} for tenant in tenants],

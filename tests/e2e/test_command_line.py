@@ -64,7 +64,7 @@ def test_an_order_from_the_list_of_specifications_to_the_bill(qm: Qm, served: Em
     assert "vision" in qm("usage")
 
 
-def test_an_approver_and_an_operator_find_what_they_need(qm: Qm, served: Embedded) -> None:
+def test_an_approver_and_an_operator_find_what_they_need(qm: Qm, served: Embedded, tmp_path: Path) -> None:
     login(qm, served, "alice")
     order = json.loads(qm("order", "a100-8", "--project", "vision", "--model", "bare_metal", "--json"))["order"]
     served.settled()
@@ -78,6 +78,15 @@ def test_an_approver_and_an_operator_find_what_they_need(qm: Qm, served: Embedde
     assert "concurrent_orders" in qm("quota", "acme/vision")
     assert "card hours of" in qm("quota", "show", "acme/vision")
     assert "POSITION" in qm("queue")
+    (held,) = json.loads(qm("orders", order))["allocation"]["nodes"]
+    assert order in qm("drain", held, "--plan", "--json")
+    assert "node-in-use: 1 allocation holds" in qm("retire", held, fails=1)
+    assert "acme/vision" in qm("weigh", "acme/vision", "3")
+    assert json.loads(qm("shares", "--json"))[0]["weight"] == 3
+    file = tmp_path / "if.json"
+    file.write_text('{"cordon": []}')
+    assert json.loads(qm("whatif", str(file), "--json")) == {"placed": [], "orders": []}
+    assert "cannot be read" in qm("whatif", str(tmp_path / "none.json"), fails=2)
     qm("cancel", order)
 
 

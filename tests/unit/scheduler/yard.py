@@ -30,8 +30,9 @@ from qm_scheduler.board import Board
 from qm_scheduler.consumers import SCHEDULER
 from qm_scheduler.fleet import Node, Observation
 from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, Seen, Uncordon
-from qm_scheduler.projections import ALLOCATIONS, NODES, SHARES, OrderDoc
+from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
 from qm_scheduler.reasons import explain
+from qm_scheduler.shares import SHARES
 from qm_service.model import Act, Context, Rejected
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)

@@ -1,5 +1,7 @@
-"""The operator's commands on nodes and on the turns of projects."""
+"""The operator's commands on nodes, on the turns of projects, and on what would happen if."""
 
+import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +16,7 @@ Reason = Annotated[str, typer.Option(help="Why; it is on the log.")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to the command line."""
-    for command in (drain, retire, shares, weigh):
+    for command in (drain, retire, shares, weigh, whatif):
         app.command()(command)
 
 
@@ -71,3 +73,30 @@ def weigh(
         item = client.call("PUT", f"/shares/{project}", {"weight": weight})
     rows = [[f"{item['tenant']}/{item['project']}", item["weight"], item["share"]]]
     emit(item, as_json, rows, ("PROJECT", "WEIGHT", "SHARE"))
+
+
+def whatif(
+    file: Annotated[Path, typer.Argument(help="JSON: `orders`, and changes of the fleet in `nodes` and `cordon`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Ask what would become of orders, on the fleet as it is or might be; nothing is changed."""
+    try:
+        body = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{file} cannot be read as JSON: {error}") from error
+    with open_session() as client:
+        answer = client.call("POST", "/queue:simulate", body)
+    rows = (
+        [
+            each["order"],
+            "placed" if each["units"] else "waits",
+            ", ".join(dict.fromkeys(unit["node"] for unit in each["units"])),
+            each["position"],
+            each["reasons"][0]["code"] if each["reasons"] else None,
+            each["estimate"],
+        ]
+        for each in answer["orders"]
+    )
+    emit(answer, as_json, rows, ("ORDER", "OUTCOME", "NODES", "POSITION", "REASON", "ESTIMATE"))
+    if answer["placed"] and not as_json:
+        typer.echo(f"Waiting now, and would be placed: {', '.join(answer['placed'])}")

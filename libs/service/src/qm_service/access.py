@@ -116,6 +116,7 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("PUT", "/v1/delegations/{subject}"): _ADMINS,
     # scheduler; capacity is counts by type, it names no order and no tenant
     ("GET", "/v1/queue"): _ANYONE,
+    ("POST", "/v1/queue:simulate"): _INSPECTORS,
     ("GET", "/v1/shares"): _ANYONE,
     ("PUT", "/v1/shares/{tenant}/{project}"): _OPERATORS,
     ("GET", "/v1/fleet/capacity"): _ANYONE,

@@ -10,32 +10,23 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Discriminator, Tag
 
 from qm_events.ids import stream_name
-from qm_events.units import DnsLabel
-from qm_scheduler.board import Board
+from qm_scheduler.api_queue import board_of, queue_routes
 from qm_scheduler.domain import Return
 from qm_scheduler.drain import DrainView, drain_view
 from qm_scheduler.findings import Finding, findings
 from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
 from qm_scheduler.inventory import Clear, Cordon, Describe, Retire, Uncordon
 from qm_scheduler.pool import CLASSES, Pool
-from qm_scheduler.problems import CardElsewhere, CardUnknown, ClaimUnknown, NodeInUse, NodeUnknown, ProjectUnknown
+from qm_scheduler.problems import CardElsewhere, CardUnknown, ClaimUnknown, NodeInUse, NodeUnknown
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.shares import SetShare
 from qm_scheduler.views import (
-    CapacityView,
     CardView,
     CordonInput,
     NodeInput,
     NodeView,
-    QueueItem,
-    ShareInput,
-    ShareView,
-    capacity_view,
     card_view,
     cards_of,
     node_view,
-    queue_item,
-    share_view,
 )
 from qm_service.caller import Access, Page, Permit, etag
 from qm_service.model import Act
@@ -56,49 +47,9 @@ NodePath = Annotated[Name, Path()]
 def routes(runtime: Runtime) -> APIRouter:
     """Return the routes of the scheduler."""
     router = APIRouter()
-    router.include_router(_queue_routes(runtime))
+    router.include_router(queue_routes(runtime))
     router.include_router(_node_routes(runtime))
     router.include_router(_card_routes(runtime))
-    return router
-
-
-def _queue_routes(runtime: Runtime) -> APIRouter:
-    router = APIRouter()
-
-    @router.get("/queue", responses=problems())
-    async def list_queue(access: Access, window: Page) -> Paged[QueueItem]:
-        """List who waits, by priority, then by submission: own orders, at true positions, each with every reason."""
-        context = runtime.context()
-        board, docs = _board(runtime), context.docs.resident("allocations")
-        start = window.start(int, int, datetime, str)
-        after = ((start[0], start[1]), (start[2], start[3])) if start else None
-        rows = list(islice(board.queue.listed(access.scopes(), after), window.fetch))
-        shown, following = window.cut(rows, lambda row: (*row[0], *row[1]))
-        return page([queue_item(board, docs, seq[1], runtime.clock.now()) for _, seq in shown], following)
-
-    @router.get("/shares", responses=problems())
-    async def list_shares(access: Access, window: Page) -> Paged[ShareView]:
-        """List what decides whose turn it is: the own projects that have cards, orders in the queue or a weight."""
-        board, scopes = _board(runtime), access.scopes()
-        (start,) = window.start(str) or ("",)
-        known = (scope for scope in board.queue.projects if scopes is None or scope in scopes)
-        names = sorted(scope for scope in known if scope > start)[: window.fetch]
-        shown, following = window.cut(names, lambda scope: (scope,))
-        return page([share_view(board, scope) for scope in shown], following)
-
-    @router.put("/shares/{tenant}/{project}", responses=problems(ProjectUnknown))
-    async def set_share(tenant: DnsLabel, project: DnsLabel, body: ShareInput, access: Access) -> ShareView:
-        """Set how much the turns of a project weigh; what it holds stays."""
-        scope = f"{tenant}/{project}"
-        command = SetShare(tenant, project, body.weight)
-        await runtime.execute(Act(stream_name("share", scope), command), access.cause())
-        return share_view(_board(runtime), scope)
-
-    @router.get("/fleet/capacity", responses=problems())
-    async def show_capacity(_: Access) -> CapacityView:
-        """Count the cards of each type by what they can do now."""
-        return capacity_view(_board(runtime).pool)
-
     return router
 
 
@@ -108,7 +59,7 @@ def _node_routes(runtime: Runtime) -> APIRouter:
     @router.get("/fleet/nodes", responses=problems())
     async def list_nodes(_: Access, window: Page) -> Paged[NodeView]:
         """List the nodes by name."""
-        pool = _board(runtime).pool
+        pool = board_of(runtime).pool
         (start,) = window.start(str) or ("",)
         names = sorted(name for name in pool.nodes if name > start)[: window.fetch]
         shown, following = window.cut(names, lambda name: (name,))
@@ -148,7 +99,7 @@ def _node_routes(runtime: Runtime) -> APIRouter:
     @router.post("/fleet/nodes/{node}/retire", responses=problems(NodeUnknown, NodeInUse))
     async def retire_node(node: NodePath, body: CordonInput, access: Access) -> NodeView:
         """Take an empty node and its cards out of the fleet for good; return it as it was."""
-        pool = _board(runtime).pool
+        pool = board_of(runtime).pool
         last = node_view(pool, pool.nodes[node]) if node in pool.nodes else None
         act = Act(stream_name("node", node), Retire(body.reason))
         await runtime.execute(act, access.cause(), expected_version=access.if_match)
@@ -173,7 +124,7 @@ def _card_routes(runtime: Runtime) -> APIRouter:
         health: Annotated[str | None, Query(pattern="^(healthy|suspect|failed|unknown)$")] = None,
     ) -> Paged[CardView]:
         """List the cards by node and id."""
-        pool = _board(runtime).pool
+        pool = board_of(runtime).pool
         after = window.start(str, str) or ("", "")
         wanted = {"accelerator": accelerator, "node": node, "state": state, "health": health}
         views = (card_view(pool, home, card) for home, card in cards_of(pool, after))
@@ -184,10 +135,10 @@ def _card_routes(runtime: Runtime) -> APIRouter:
     @router.post("/fleet/cards/{card}/clear", responses=problems(CardUnknown))
     async def clear_card(card: Annotated[Name, Path()], access: Access) -> CardView:
         """Take a card out of quarantine; what its sources say of its health stands."""
-        home = _home(_board(runtime).pool, card)
+        home = _home(board_of(runtime).pool, card)
         await runtime.execute(Act(stream_name("node", home), Clear(card)), access.cause())
-        node = _board(runtime).pool.nodes[home]
-        return card_view(_board(runtime).pool, node, node.cards[card])
+        node = board_of(runtime).pool.nodes[home]
+        return card_view(board_of(runtime).pool, node, node.cards[card])
 
     @router.post("/fleet/health", responses=problems(CardUnknown, NodeUnknown))
     async def observe(body: Told, access: Access) -> HealthReceipt:
@@ -198,7 +149,7 @@ def _card_routes(runtime: Runtime) -> APIRouter:
     @router.get("/fleet/findings", responses=problems())
     async def list_findings(_: Access, window: Page) -> Paged[Finding]:
         """List claims that do not fit what is seen, by order: computed now, nothing is changed."""
-        docs, nodes = runtime.context().docs.resident("allocations"), _board(runtime).pool.nodes
+        docs, nodes = runtime.context().docs.resident("allocations"), board_of(runtime).pool.nodes
         (start, kind) = window.start(str, str) or ("", "")
         rows = (each for each in findings(docs, nodes, runtime.clock.now()) if (each.order, each.kind) > (start, kind))
         shown, following = window.cut(list(islice(rows, window.fetch)), lambda each: (each.order, each.kind))
@@ -214,7 +165,7 @@ def _card_routes(runtime: Runtime) -> APIRouter:
         command = Return(order, doc.allocation, (), f"claim cleared: {body.reason}", runtime.clock.now())
         act = Act(stream_name("allocation", order), command, doc.tenant, doc.project, order)
         await runtime.execute(act, access.cause(correlation=order))
-        pool, cards = _board(runtime).pool, [(unit.node, card) for unit in doc.units for card in unit.cards]
+        pool, cards = board_of(runtime).pool, [(unit.node, card) for unit in doc.units for card in unit.cards]
         known = [(pool.nodes[node], pool.nodes[node].cards.get(card)) for node, card in cards]
         return page([card_view(pool, node, card) for node, card in known if card is not None], None)
 
@@ -222,7 +173,7 @@ def _card_routes(runtime: Runtime) -> APIRouter:
 
 
 async def _observe(runtime: Runtime, access: Permit, newest: Newest, told: Sequence[Observed | Alert]) -> int:
-    pool, changed = _board(runtime).pool, 0
+    pool, changed = board_of(runtime).pool, 0
     seen = by_node(told, lambda card: _home(pool, card))
     if ahead := [each.observation.observed_at for those in seen.values() for each in those]:
         _check_not_ahead(max(ahead), runtime.clock.now())
@@ -256,7 +207,7 @@ async def _change(runtime: Runtime, access: Permit, node: str, command: object, 
 
 
 def _show(runtime: Runtime, node: str, version: int, response: Response) -> NodeView:
-    pool = _board(runtime).pool
+    pool = board_of(runtime).pool
     if node not in pool.nodes:
         raise NodeUnknown(f"Node {node} is not in the fleet.")
     response.headers["ETag"] = etag(version)
@@ -264,14 +215,9 @@ def _show(runtime: Runtime, node: str, version: int, response: Response) -> Node
 
 
 def _drain(runtime: Runtime, node: str) -> DrainView:
-    if (known := _board(runtime).pool.nodes.get(node)) is None:
+    if (known := board_of(runtime).pool.nodes.get(node)) is None:
         raise NodeUnknown(f"Node {node} is not in the fleet.")
     return drain_view(known, runtime.context().docs.resident("allocations"))
-
-
-def _board(runtime: Runtime) -> Board:
-    board: Board = runtime.context().index
-    return board
 
 
 def _home(pool: Pool, card: str) -> str:

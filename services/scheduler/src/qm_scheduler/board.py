@@ -16,7 +16,7 @@ from qm_scheduler.fleet import Node
 from qm_scheduler.holds import Hold
 from qm_scheduler.pool import Change, Pool
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.queue import Queue
+from qm_scheduler.queue import Line, Queue
 from qm_scheduler.reasons import Ahead
 from qm_scheduler.shares import Share
 from qm_scheduler.view import Ask, Pick, Shape, shape_of
@@ -64,6 +64,10 @@ class Board:
     def case(self, shape: Shape) -> Case:
         """Return a shape with what decides whether it fits."""
         return Case(shape, self.pool, self.next_end)
+
+    def case_of(self, line: Line) -> Case:
+        """Return the shape of a line, with what is known of it already."""
+        return Case(line.ask.shape, self.pool, self.next_end, served=bool(line.claims))
 
     def line(self, order: str) -> Ahead | None:
         """Return who is before an order, or None if nobody is in its way."""

@@ -18,6 +18,8 @@ class Case:
     shape: Shape
     pool: Pool
     next_end: Callable[[tuple[str, ...]], datetime | None] = lambda _: None
+    served: bool = False
+    """It is known that ends of leases alone would let it in."""
     standing: tuple[WaitReason, ...] | None = None
     """The reasons that hold whoever is before it, once they were worked out."""
 
@@ -28,7 +30,7 @@ class Case:
     @cached_property
     def exists(self) -> bool:
         """Whether the fleet could hold it at all, topology apart."""
-        return place(self.pool.views[Sight.ALL], anywhere(self.shape)) is not None
+        return self.possible or place(self.pool.views[Sight.ALL], anywhere(self.shape)) is not None
 
     @cached_property
     def fits_now(self) -> bool:
@@ -38,6 +40,8 @@ class Case:
     @cached_property
     def fits_apart(self) -> bool:
         """Whether it fits as things are, topology apart."""
+        if self.fits_now or not self.shape.required:
+            return self.fits_now
         return place(self.pool.views[Sight.FREE], anywhere(self.shape)) is not None
 
     @cached_property
@@ -53,7 +57,7 @@ class Case:
     @cached_property
     def ends_help(self) -> bool:
         """Whether it would fit if all leases had ended."""
-        return self.fits(Sight.IDLE)
+        return self.served or self.fits(Sight.IDLE)
 
     @cached_property
     def units_now(self) -> int:
@@ -80,7 +84,7 @@ class Case:
     @cached_property
     def possible(self) -> bool:
         """Whether the fleet could hold it, in the topology that it requires."""
-        return self.fits(Sight.ALL)
+        return self.ends_help or self.fits(Sight.ALL)
 
     @cached_property
     def served_by_ends(self) -> tuple[str, ...]:
@@ -108,7 +112,10 @@ class Case:
     @cached_property
     def cards_fit(self) -> bool:
         """Whether the free cards alone would do, CPU, memory and topology apart."""
-        return place(self.pool.views[Sight.FREE], anywhere(self.shape)._replace(cpu_milli=0, memory_mib=0)) is not None
+        bare = anywhere(self.shape)._replace(cpu_milli=0, memory_mib=0)
+        return self.fits_apart or (
+            bare != anywhere(self.shape) and place(self.pool.views[Sight.FREE], bare) is not None
+        )
 
     @property
     def short(self) -> tuple[str, ...]:

@@ -150,7 +150,8 @@ def _retire(node: Node, command: Retire, ctx: Context) -> Decision:
     if refused := _unknown(node):
         return refused
     if node.holdings:
-        detail = f"{len(node.holdings)} allocations hold cards of node {node.node}."
+        count = len(node.holdings)
+        detail = f"{count} allocation{'s hold' if count > 1 else ' holds'} cards of node {node.node}."
         return Rejected("node-in-use", detail, "Drain it, and retire it when nothing is held on it any more.")
     return [NodeRetired(node=node.node, reason=command.reason, retired_at=ctx.now)]
 

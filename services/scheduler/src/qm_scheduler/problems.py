@@ -38,6 +38,13 @@ class NodeInUse(ProblemError):
     remedy = "Drain it with POST /v1/fleet/nodes/{node}/drain and retire it when it is empty."
 
 
+class OrderKnown(ProblemError):
+    """A simulated order has the name of one that exists."""
+
+    code, status, title = "order-known", 409, "There is such an order already"
+    remedy = "Give the simulated order a name of its own."
+
+
 class ProjectUnknown(ProblemError):
     """A weight for a project that the directory does not have."""
 

@@ -184,7 +184,8 @@ def _is_news(board: Board, order: str) -> Shape | None:
     """Return the shape of an order if its first reason is another than it was told."""
     waiting, shape = board.queue.orders[order], board.queue.orders[order].ask.shape
     behind = board.queue.is_behind(order)
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else first_code(board.case(shape), None)
+    line = board.queue.lines[waiting.ask]
+    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else first_code(board.case_of(line), None)
     return None if code in (None, waiting.code) else shape
 
 

@@ -1,0 +1,86 @@
+"""The routes on the queue: who waits and why, whose turn it is, and what would happen if."""
+
+from asyncio import to_thread
+from datetime import datetime
+from itertools import islice
+
+from fastapi import APIRouter
+
+from qm_events.ids import stream_name
+from qm_events.units import DnsLabel
+from qm_scheduler.board import Board
+from qm_scheduler.problems import CardElsewhere, NodeUnknown, OrderKnown, ProjectUnknown
+from qm_scheduler.shares import SetShare
+from qm_scheduler.views import (
+    CapacityView,
+    QueueItem,
+    ShareInput,
+    ShareView,
+    capacity_view,
+    queue_item,
+    share_view,
+)
+from qm_scheduler.whatif import WhatIf, WhatIfView, whatif
+from qm_service.caller import Access, Page
+from qm_service.model import Act, Rejected
+from qm_service.page import Paged, page
+from qm_service.problem import problems, refuse
+from qm_service.runtime import Runtime
+
+
+def board_of(runtime: Runtime) -> Board:
+    """Return the index of the running scheduler."""
+    board: Board = runtime.context().index
+    return board
+
+
+def queue_routes(runtime: Runtime) -> APIRouter:
+    """Return the routes on who waits and whose turn it is."""
+    router = APIRouter()
+
+    @router.get("/queue", responses=problems())
+    async def list_queue(access: Access, window: Page) -> Paged[QueueItem]:
+        """List who waits, by priority, then by submission: own orders, at true positions, each with every reason."""
+        context = runtime.context()
+        board, docs = board_of(runtime), context.docs.resident("allocations")
+        start = window.start(int, int, datetime, str)
+        after = ((start[0], start[1]), (start[2], start[3])) if start else None
+        rows = list(islice(board.queue.listed(access.scopes(), after), window.fetch))
+        shown, following = window.cut(rows, lambda row: (*row[0], *row[1]))
+        return page([queue_item(board, docs, seq[1], runtime.clock.now()) for _, seq in shown], following)
+
+    @router.post("/queue:simulate", responses=problems(CardElsewhere, NodeUnknown, OrderKnown))
+    async def simulate_queue(body: WhatIf, _: Access) -> WhatIfView:
+        """Run the scheduler over orders that might come, on the fleet as it is or might be; nothing is changed."""
+        docs = runtime.context().docs
+        known = {name: dict(docs.resident(name)) for name in ("nodes", "allocations", "shares")}
+        # It may take a while on a large fleet: documents are values, so another thread may look at them.
+        answer = await to_thread(whatif, body, known, runtime.clock.now())
+        if isinstance(answer, Rejected):
+            raise refuse(answer)
+        return answer
+
+    @router.get("/shares", responses=problems())
+    async def list_shares(access: Access, window: Page) -> Paged[ShareView]:
+        """List what decides whose turn it is: the own projects that have cards, orders in the queue or a weight."""
+        board, scopes = board_of(runtime), access.scopes()
+        (start,) = window.start(str) or ("",)
+        known = (scope for scope in board.queue.projects if scopes is None or scope in scopes)
+        names = sorted(scope for scope in known if scope > start)[: window.fetch]
+        shown, following = window.cut(names, lambda scope: (scope,))
+        return page([share_view(board, scope) for scope in shown], following)
+
+    @router.put("/shares/{tenant}/{project}", responses=problems(ProjectUnknown))
+    async def set_share(tenant: DnsLabel, project: DnsLabel, body: ShareInput, access: Access) -> ShareView:
+        """Set how much the turns of a project weigh; what it holds stays."""
+        scope = f"{tenant}/{project}"
+        command = SetShare(tenant, project, body.weight)
+        await runtime.execute(Act(stream_name("share", scope), command), access.cause())
+        return share_view(board_of(runtime), scope)
+
+    @router.get("/fleet/capacity", responses=problems())
+    async def show_capacity(_: Access) -> CapacityView:
+        """Count the cards of each type by what they can do now."""
+        return capacity_view(board_of(runtime).pool)
+
+    return router
