@@ -166,7 +166,7 @@ def test_a_release_that_fails_isolates_the_cards_and_frees_the_user(stage: SetUp
     record = play.dev.order(order)
     assert (record["phase"], record["receipt"]["outcome"]) == ("closed", "quarantined")
     assert play.used(order)[1] == 4 * hour
-    assert (play.free(), play.quota()) == ((4, 0), {})
+    assert (play.free(), play.quota()) == ((4, 0), {"card_hours_month": 4 * hour})
     isolated = sorted(record["allocation"]["quarantined"])
     assert isolated == sorted(record["allocation"]["cards"])
     for card in isolated:
