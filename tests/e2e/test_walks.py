@@ -30,7 +30,8 @@ def test_every_service_model_walks_to_closed_and_is_billed_to_the_microsecond(st
         assert play.dev.order(order)["receipt"]["outcome"] == "clean"
         with pytest.raises(ApiError, match="credentials-revoked"):
             play.dev.call("GET", f"/orders/{order}/credentials")
-    assert (play.free(), play.quota()) == ((16, 0), {})
+    used = sum(count * lasted[model] for model, count in cards.items())
+    assert (play.free(), play.quota()) == ((16, 0), {"card_hours_month": used})
 
 
 def test_time_to_build_is_held_but_not_billed(stage: SetUp) -> None:
