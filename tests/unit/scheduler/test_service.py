@@ -364,3 +364,13 @@ async def test_the_turns_of_a_project_weigh_what_an_operator_says(stage: Stage) 
         (403, "forbidden"),
         (404, "not-found"),
     )
+
+
+async def test_a_project_without_cards_orders_and_weight_is_not_in_the_list_of_turns(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description("GPU-0"))
+    await stage.order("h", project="maps")
+    assert [each["project"] for each in (await stage.done("GET", "/shares", by="ines"))["items"]] == ["maps"]
+    await stage.give_back("h")
+    assert (await stage.done("GET", "/shares", by="ines"))["items"] == []
+    await stage.done("PUT", "/shares/acme/vision", {"weight": 3})
+    assert [each["project"] for each in (await stage.done("GET", "/shares", by="ines"))["items"]] == ["vision"]

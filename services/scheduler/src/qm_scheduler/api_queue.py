@@ -65,8 +65,11 @@ def queue_routes(runtime: Runtime) -> APIRouter:
         """List what decides whose turn it is: the own projects that have cards, orders in the queue or a weight."""
         board, scopes = board_of(runtime), access.scopes()
         (start,) = window.start(str) or ("",)
-        known = (scope for scope in board.queue.projects if scopes is None or scope in scopes)
-        names = sorted(scope for scope in known if scope > start)[: window.fetch]
+        weighed, waiting = runtime.context().docs.resident("shares"), board.queue.scopes
+        known = {*weighed, *(scope for scope, it in board.queue.projects.items() if it.held or waiting.get(scope))}
+        names = sorted(scope for scope in known if scope > start and (scopes is None or scope in scopes))[
+            : window.fetch
+        ]
         shown, following = window.cut(names, lambda scope: (scope,))
         return page([share_view(board, scope) for scope in shown], following)
 
