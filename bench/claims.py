@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from bench.facts import SPECIFICATION
 from bench.figures import Figure
 from bench.log import on_a_loop
 from qm_admission.book import SetLimits
@@ -20,7 +21,7 @@ from qm_admission.quota import Scope, amounts_of
 from qm_admission.settle import settle
 from qm_events.admission import Submission
 from qm_events.registry import TOPICS
-from qm_events.specs import OrderRequest, ServiceModel, Specification
+from qm_events.specs import OrderRequest, ServiceModel
 from qm_service.clock import WallClock
 from qm_service.database import Database
 from qm_service.log_memory import MemoryLog
@@ -42,15 +43,6 @@ PLENTY = {
     "concurrent_orders": 10**6,
     "card_hours_month": 10**9,
 }
-SPECIFICATION = Specification(
-    name="a100-1",
-    version=1,
-    accelerators=("a100",),
-    cards_per_unit=1,
-    accelerator_memory_mib=81_920,
-    cpu_milli=16_000,
-    memory_mib=131_072,
-)
 
 
 def claims(quick: bool) -> list[Figure]:

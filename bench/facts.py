@@ -9,7 +9,7 @@ from qm_events.catalog import OrderExtensionRequested, OrderSubmitted
 from qm_events.specs import OrderRequest, ServiceModel, Specification
 
 AT = datetime(2026, 6, 1, 8, tzinfo=UTC)
-_SPECIFICATION = Specification(
+SPECIFICATION = Specification(
     name="a100-1",
     version=1,
     accelerators=("a100",),
@@ -22,7 +22,7 @@ _REQUEST = OrderRequest(
     tenant="acme",
     project="vision",
     requester="alice",
-    specification=_SPECIFICATION,
+    specification=SPECIFICATION,
     service_model=ServiceModel.VM,
     count=1,
 )

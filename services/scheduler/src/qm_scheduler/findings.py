@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -45,15 +45,18 @@ def _cards(doc: OrderDoc) -> list[str]:
     return [card for unit in doc.units for card in unit.cards]
 
 
+def _finding(doc: OrderDoc, cards: list[str] | None = None, **what: Any) -> Finding:
+    return Finding(
+        order=doc.order, tenant=doc.tenant, project=doc.project, cards=_cards(doc) if cards is None else cards, **what
+    )
+
+
 def _order_ended(doc: OrderDoc, _: Mapping[str, Node], now: datetime) -> Finding | None:
     if doc.ended_at is None or doc.releasing or now < doc.ended_at + ENDED:
         return None
-    return Finding(
+    return _finding(
+        doc,
         kind="order_ended",
-        order=doc.order,
-        tenant=doc.tenant,
-        project=doc.project,
-        cards=_cards(doc),
         since=doc.ended_at,
         detail="The order is over and nobody began to give its cards back.",
         remedy="See what the provisioner does (lag, parked facts); or clear the claim, which isolates the cards.",
@@ -63,12 +66,9 @@ def _order_ended(doc: OrderDoc, _: Mapping[str, Node], now: datetime) -> Finding
 def _return_overdue(doc: OrderDoc, _: Mapping[str, Node], now: datetime) -> Finding | None:
     if not doc.releasing or doc.release_started_at is None or now < doc.release_started_at + RETURNING:
         return None
-    return Finding(
+    return _finding(
+        doc,
         kind="return_overdue",
-        order=doc.order,
-        tenant=doc.tenant,
-        project=doc.project,
-        cards=_cards(doc),
         since=doc.release_started_at,
         detail="Its cards are being cleaned for longer than that takes.",
         remedy="See the steps in GET /v1/environments/{order}; or clear the claim, which isolates the cards.",
@@ -87,12 +87,10 @@ def _unoccupied(doc: OrderDoc, nodes: Mapping[str, Node], _: datetime) -> Findin
     idle = [(card, at) for card, at in seen if at >= doc.ready_at + UNOCCUPIED]
     if not idle:
         return None
-    return Finding(
+    return _finding(
+        doc,
+        [card for card, _ in idle],
         kind="held_unoccupied",
-        order=doc.order,
-        tenant=doc.tenant,
-        project=doc.project,
-        cards=[card for card, _ in idle],
         since=min(at for _, at in idle),
         detail="The cards are held and an agent sees nobody on them.",
         remedy="Ask the owner; if the environment is gone, release the order or clear the claim.",
