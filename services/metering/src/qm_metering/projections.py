@@ -14,7 +14,7 @@ from qm_events.provisioner import (
     EnvironmentReady,
     EnvironmentReleaseStarted,
 )
-from qm_events.scheduler import AllocationAllocated, AllocationReturned
+from qm_events.scheduler import AllocationAllocated, AllocationPreempted, AllocationReturned
 from qm_events.specs import EndCause, Value
 from qm_metering.domain import live
 from qm_metering.intervals import micros
@@ -139,6 +139,7 @@ ORDERS: Projection[OrderUsage] = Projection(
     model=OrderUsage,
     folds={
         AllocationAllocated: Fold(_allocated),
+        AllocationPreempted: _moment(Kind.PREEMPTED, "preempted_at", of_allocation=True),
         AllocationReturned: _moment(Kind.RETURNED, "returned_at", of_allocation=True),
         EnvironmentReady: _moment(Kind.READY, "ready_at", of_allocation=True),
         EnvironmentFailed: _moment(Kind.FAILED, "failed_at", of_allocation=True),
