@@ -15,7 +15,6 @@ from qm_metering.app import build
 from qm_metering.consumers import METERING
 from qm_service.http import create_app
 from qm_service.replay import replay, verify
-from qm_service.runtime import Runtime
 from qm_service.service import Kit
 from qm_service.settings import Settings
 from qm_service.testing.world import World
