@@ -68,6 +68,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "fleet/cards",
         "fleet/findings",
         "periods",
+        "usage/findings",
     )
     kinds = ("specifications", "offerings", "images", "models")
     return {
@@ -75,6 +76,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         **{f"/v1/{kind}/{{name}}": [{"name": item["name"]} for item in operator.pages(f"/{kind}")] for kind in kinds},
         FEED: [{}],
         "/v1/fleet/capacity": [{}],
+        "/v1/usage/fleet": [{}],
         f"/v1/usage?group_by={GROUPS}&limit=500": [{}],
         "/v1/fleet/nodes/{node}": nodes,
         "/v1/fleet/nodes/{node}/drain": nodes,

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from qm_events.envelope import UtcTime
-from qm_metering import api_periods, queries
+from qm_metering import api_fleet, api_periods, queries
 from qm_metering.domain import metered
 from qm_metering.intervals import Span, clipped_us, instant, micros
 from qm_metering.policy import Anomaly, Class, Holding, Meter, Moment, OrderUsage, Piece, anomalies, pieces
@@ -102,6 +102,7 @@ def routes(runtime: Runtime) -> APIRouter:
     """Return the routes of metering."""
     router = APIRouter()
     router.include_router(api_periods.routes(runtime))
+    router.include_router(api_fleet.routes(runtime))
 
     @router.get("/usage", responses=problems(WindowReversed))
     async def usage(

@@ -6,6 +6,7 @@ from typing import Any
 
 from qm_events.ids import stream_name
 from qm_metering.domain import USAGE, RecordUsage, behind, lines_of, unrecorded
+from qm_metering.fleet import CLAIMS, NODES
 from qm_metering.months import UTC_ALWAYS, Zones
 from qm_metering.periods import PERIOD, PERIODS, Period
 from qm_metering.policy import OrderUsage
@@ -88,7 +89,7 @@ def _acts(usage: OrderUsage, ctx: Context) -> Iterator[Act]:
 METERING = Definition(
     name="metering",
     deciders=(USAGE, PERIOD),
-    projections=(ORDERS, LEDGER, PERIOD_DOCS, ZONES, *DIRECTORY_PROJECTIONS),
+    projections=(ORDERS, LEDGER, PERIOD_DOCS, ZONES, NODES, CLAIMS, *DIRECTORY_PROJECTIONS),
     reactions={},
     settle=settle,
     new_index=Behind,
