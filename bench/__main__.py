@@ -16,6 +16,7 @@ from bench.idle import idle
 from bench.log import appends, delivery, replay
 from bench.orders import orders_distributed, orders_embedded, rebuild
 from bench.peer import peer, ratios
+from bench.placing import placing, placing_distributed
 from bench.projection import aggregate, projection
 from bench.scheduling import decisions
 
@@ -30,6 +31,8 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "claims-postgres": claims_postgres,
     "held": held,
     "decisions": decisions,
+    "placing": placing,
+    "placing-distributed": placing_distributed,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,
