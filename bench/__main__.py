@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.blocked import blocked, blocked_distributed
 from bench.claims import claims, claims_postgres, held
 from bench.figures import Figure, table
 from bench.idle import idle
@@ -33,6 +34,8 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "decisions": decisions,
     "placing": placing,
     "placing-distributed": placing_distributed,
+    "blocked": blocked,
+    "blocked-distributed": blocked_distributed,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,
