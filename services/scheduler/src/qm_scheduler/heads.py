@@ -1,5 +1,6 @@
 """A heap of things whose rank changes often: what is out of date is dropped when it comes to the top."""
 
+from collections.abc import ItemsView
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +26,10 @@ class Heads(Generic[K]):
 
     def __contains__(self, key: K) -> bool:
         return key in self._live
+
+    def items(self) -> ItemsView[K, Any]:
+        """Return all keys with their ranks, in no order."""
+        return self._live.items()
 
     def put(self, key: K, rank: Any | None) -> bool:
         """Set the rank of a key; None = it is gone. Return whether the best may be another one than it was."""

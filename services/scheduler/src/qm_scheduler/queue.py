@@ -233,18 +233,24 @@ class Queue:
         """Yield the best ranked order of those that are awake and within reach, for as long as whoever asks puts its
         line to sleep. `reach` tells for a lane the most cards that a node has open to all, and those that it keeps for
         some; `mark`: see `Line.vain`."""
-        within = []
+        open_to_all, kept = list[Heads[Line]](), list[tuple[Rank, Line]]()
         for name, lane in self.lanes.items():
-            if lane.awake:
-                open_to_all, kept = reach(name)
-                most = max(open_to_all, kept)
-                within += [(cards > open_to_all, lines) for cards, lines in lane.awake.items() if cards <= most]
-        while found := [(best[0], only_kept, best[1]) for only_kept, lines in within if (best := lines.best())]:
-            rank, only_kept, line = min(found, key=_BY_RANK)
-            if only_kept and line.vain == mark:
-                self.sleep(line, mark)
-            else:
-                yield rank, line
+            if not lane.awake:
+                continue
+            most, most_kept = reach(name)
+            for cards, lines in lane.awake.items():
+                if cards <= most:
+                    open_to_all.append(lines)
+                elif cards <= most_kept:
+                    kept += [(rank, line) for line, rank in lines.items() if line.vain != mark]
+        kept.sort(key=_BY_RANK, reverse=True)
+        while True:
+            while kept and kept[-1][1].vain == mark:
+                kept.pop()
+            found = [best for lines in open_to_all if (best := lines.best())] + kept[-1:]
+            if not found:
+                return
+            yield min(found, key=_BY_RANK)
 
     def front(self, lane: str) -> Rank | None:
         """Return the best ranked order of those that claim a type."""
@@ -285,7 +291,7 @@ class Queue:
         return merge(*(self.scopes[scope].irange(after, None, (False, True)) for scope in names))
 
 
-_BY_RANK = itemgetter(0, 1)
+_BY_RANK = itemgetter(0)
 
 
 def _take(lists: dict[K, SortedList], key: K, item: object) -> None:

@@ -113,6 +113,8 @@ class View:
         self.groups: dict[TopologyLevel, dict[bytes, set[bytes]]] = {TopologyLevel.RACK: {}, TopologyLevel.DOMAIN: {}}
         self.totals: dict[TopologyLevel, dict[bytes, dict[Kind, int]]] = {level: {} for level in self.groups}
         """rack or domain -> cards by kind."""
+        self._types: dict[str, list[SortedDict]] = {}
+        """accelerator -> the `levels` of its kinds."""
         self._accepted: dict[tuple[Any, ...], Kinds] = {}
         """Answers of `kinds_for`, which are asked for all the time; a kind that was never seen makes them void."""
 
@@ -147,6 +149,7 @@ class View:
         if levels is None:
             levels = self.levels[kind] = SortedDict()
             self.kinds.setdefault(kind[0], SortedList()).add((kind[1], len(kind[2]), kind[2]))
+            self._types.setdefault(kind[0], []).append(levels)
             self._accepted.clear()
         if before is not None:
             levels[before].remove(key)
@@ -190,8 +193,7 @@ class View:
 
     def most(self, accelerator: str) -> int:
         """Return the most cards of one kind of a type on one node."""
-        levels = (self.levels[accelerator, memory, traits] for memory, _, traits in self.kinds.get(accelerator, ()))
-        return max((level.peekitem()[0] for level in levels if level), default=0)
+        return max((next(reversed(levels)) for levels in self._types.get(accelerator, ()) if levels), default=0)
 
     def best_fit(self, kind: Kind, least: int) -> Iterator[Room]:
         """Yield the nodes with at least `least` free cards of the kind, the fullest first."""
