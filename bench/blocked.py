@@ -7,9 +7,12 @@ from contextlib import AbstractContextManager, suppress
 from bench.figures import Figure
 from bench.log import on_a_loop
 from bench.scheduler import CARDS, Place, Served, on_servers, on_sqlite, one_card, serving
-from qm_events.specs import WaitCode
+from qm_events.specs import WaitCode, WaitReason
+from qm_scheduler.board import Board
+from qm_scheduler.case import Case
 from qm_scheduler.inventory import Cordon, Uncordon
-from qm_scheduler.reasons import explain
+from qm_scheduler.reasons import Ahead, explain
+from qm_scheduler.view import Shape
 from qm_service.model import Act
 
 BLOCKED = 50_000
@@ -37,6 +40,7 @@ async def _measured(where: str, place: Place, count: int) -> list[Figure]:
     name = f"{count:,} blocked"
     async with serving(place) as served:
         await served.fleet(1)
+        await served.fleet(1, "a100", "other")
         began = time.perf_counter()
         await served.admit((f"o{n:06}" for n in range(count + CARDS)), one_card)
         await served.durable(ALLOCATED, CARDS)
@@ -63,13 +67,10 @@ async def _one_change(served: Served, count: int) -> tuple[float, float, float]:
     runtime, before, waits = served.runtime, served.told[WAITING], list[float]()
     began = time.perf_counter()
     await runtime.execute(Act(f"node/{NODE}", Cordon("kernel")))
-    board = runtime.context().index
-    places = board.queue.places()
-    for order, waiting in board.queue.orders.items():
-        first = explain(board.case(waiting.ask.shape), board.line(order))[0]
-        assert first.code is WaitCode.HEALTHY_CAPACITY_INSUFFICIENT
-    assert len(places) == count
+    answers = _answers(runtime.context().index)
     answered = time.perf_counter() - began
+    assert len(answers) == count
+    assert {reasons[0].code for reasons in answers} == {WaitCode.HEALTHY_CAPACITY_INSUFFICIENT}
     others = asyncio.create_task(_others(served, waits))
     await served.durable(WAITING, before + count)
     told = time.perf_counter() - began
@@ -79,10 +80,22 @@ async def _one_change(served: Served, count: int) -> tuple[float, float, float]:
     return answered, told, max(waits, default=0.0)
 
 
+def _answers(board: Board) -> list[tuple[WaitReason, ...]]:
+    """Return what each waiting order would be answered now, with its place among the others."""
+    queue, cases, places = board.queue, dict[Shape, Case](), board.queue.places()
+    answers = []
+    for order, waiting in queue.orders.items():
+        shape = waiting.ask.shape
+        case = cases[shape] = cases.get(shape) or board.case(shape)
+        ahead = Ahead(*places[order], queue.because(order)) if queue.is_behind(order) else None
+        answers.append(explain(case, ahead))
+    return answers
+
+
 async def _others(served: Served, waits: list[float]) -> None:
     """Say again and again of a node that nobody waits for that it takes work: it leads to nothing, and has to wait."""
     while True:
         began = time.perf_counter()
-        await served.runtime.execute(Act("node/another", Uncordon()))
+        await served.runtime.execute(Act("node/other-00000", Uncordon()))
         waits.append(time.perf_counter() - began)
         await asyncio.sleep(0.001)
