@@ -159,6 +159,7 @@ async def test_every_route_keeps_its_promise_to_every_role(tmp_path: Path) -> No
                 "card": "gpu-1-c0",
                 "service_model": "vm",
                 "group": "board",
+                "period": f"{HOME}.2025-12",
             },
             asks=ASKS,
             people=known,
