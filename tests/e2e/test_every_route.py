@@ -78,6 +78,7 @@ ASKS: Mapping[str, Ask] = {
     "POST /v1/fleet/claims/{order}/clear": Ask({"reason": "sweep"}, values={"order": "no-such-claim"}),
     "POST /v1/fleet/health": Ask([OBSERVATION]),
     "POST /v1/queue:simulate": Ask({}),
+    "POST /v1/queue/{tenant}/{project}:simulate": Ask({"request": REQUEST}, values={"project": PROJECT}),
     "PUT /v1/shares/{tenant}/{project}": Ask({"weight": 2}, values={"project": PROJECT}),
     "POST /v1/sim/token": Ask({"subject": "bob"}),
     "POST /v1/sim/clock": Ask({}),

@@ -117,6 +117,7 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     # scheduler; capacity is counts by type, it names no order and no tenant
     ("GET", "/v1/queue"): _ANYONE,
     ("POST", "/v1/queue:simulate"): _INSPECTORS,
+    ("POST", "/v1/queue/{tenant}/{project}:simulate"): _READERS,
     ("GET", "/v1/shares"): _ANYONE,
     ("PUT", "/v1/shares/{tenant}/{project}"): _OPERATORS,
     ("GET", "/v1/fleet/capacity"): _ANYONE,
