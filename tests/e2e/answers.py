@@ -68,6 +68,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "fleet/cards",
         "fleet/findings",
         "periods",
+        "prices",
         "usage/findings",
     )
     kinds = ("specifications", "offerings", "images", "models")

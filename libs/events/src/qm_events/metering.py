@@ -1,4 +1,5 @@
-"""Facts of metering: the topic `usage`. Streams `usage/<allocation>` and `period/<tenant>`."""
+"""Facts of metering: the topic `usage`. Streams `usage/<allocation>`, `period/<tenant>` and
+`price/<offering>`."""
 
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -111,6 +112,19 @@ class PeriodClosed(EventData):
     billable_card_us: int
     digest: str
     closed_at: UtcTime
+
+
+@event("price.set", version=1, topic=USAGE)
+class PriceSet(EventData):
+    """An offering has another price from an instant on; it holds until the next one."""
+
+    offering: DnsLabel
+    price_per_card_hour: PricePerCardHour
+    currency: Currency
+    from_at: UtcTime
+    locked_at_ready: bool | None = None
+    """True: what is READY while it holds keeps it to its end."""
+    set_at: UtcTime
 
 
 @event("usage.access_audited", version=1, topic=USAGE)

@@ -10,6 +10,7 @@ from qm_metering.fleet import CLAIMS, NODES
 from qm_metering.months import UTC_ALWAYS, Zones
 from qm_metering.periods import PERIOD, PERIODS, Period
 from qm_metering.policy import OrderUsage
+from qm_metering.prices import BOOKS, PRICE, book_of
 from qm_metering.projections import LEDGER, ORDERS, PERIOD_DOCS, ZONES, ZoneHistory
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Act, Context, Definition
@@ -76,10 +77,12 @@ def settle(ctx: Context) -> Sequence[Act]:
 
 def _acts(usage: OrderUsage, ctx: Context) -> Iterator[Act]:
     zones, until_us = zones_of(ctx, usage.tenant), ctx.index.closed_until_us.get(usage.tenant, 0)
+    books = ctx.docs.resident(BOOKS.name)
     for holding in usage.holdings:
+        lines = lines_of(usage, holding, zones, until_us, book_of(books.values(), holding))
         yield Act(
             stream_name("usage", holding.allocation),
-            RecordUsage(lines_of(usage, holding, zones, until_us), usage.tenant),
+            RecordUsage(lines, usage.tenant),
             tenant=usage.tenant,
             project=usage.project,
             correlation=usage.order,
@@ -88,8 +91,8 @@ def _acts(usage: OrderUsage, ctx: Context) -> Iterator[Act]:
 
 METERING = Definition(
     name="metering",
-    deciders=(USAGE, PERIOD),
-    projections=(ORDERS, LEDGER, PERIOD_DOCS, ZONES, NODES, CLAIMS, *DIRECTORY_PROJECTIONS),
+    deciders=(USAGE, PERIOD, PRICE),
+    projections=(ORDERS, LEDGER, PERIOD_DOCS, ZONES, NODES, CLAIMS, BOOKS, *DIRECTORY_PROJECTIONS),
     reactions={},
     settle=settle,
     new_index=Behind,

@@ -54,6 +54,9 @@ class LedgerLine(Value):
     reverses: str | None = None
     priced: str = ""
     """What the rates say, as text."""
+    price: str = ""
+    """Of a card-hour, as text; empty where it has none."""
+    currency: str = ""
     ready_us: int = 0
     """Of a held line: up to here it was provisioning …"""
     ended_us: int = 0
@@ -192,6 +195,8 @@ def _row(sign: int) -> Fold[LedgerLine]:
             used_in=data.used_in,
             reverses=getattr(data, "reverses", None),
             priced=";".join(map(_rate, data.rates or ())),
+            price="" if data.rates is None else str(data.rates[0].price_per_card_hour),
+            currency="" if data.rates is None else data.rates[0].currency,
             **_classes(data),
         )
 
@@ -288,6 +293,8 @@ LEDGER: Projection[LedgerLine] = Projection(
         "cards": Column(int, lambda line: line.cards),
         "from_us": Column(int, lambda line: line.from_us),
         "to_us": Column(int, lambda line: line.to_us),
+        "price": Column(str, lambda line: line.price),
+        "currency": Column(str, lambda line: line.currency),
         "ready_us": Column(int, lambda line: line.ready_us),
         "ended_us": Column(int, lambda line: line.ended_us),
         "rest": Column(str, lambda line: line.rest),
