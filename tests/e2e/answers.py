@@ -78,6 +78,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         FEED: [{}],
         "/v1/fleet/capacity": [{}],
         "/v1/usage/fleet": [{}],
+        "/v1/exports/focus?tenant={tenant}&month=2026-01": tenants,
         f"/v1/usage?group_by={GROUPS}&limit=500": [{}],
         "/v1/fleet/nodes/{node}": nodes,
         "/v1/fleet/nodes/{node}/drain": nodes,

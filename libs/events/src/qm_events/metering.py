@@ -67,6 +67,10 @@ class UsageLine(EventData):
     """The month of use, where that one was closed before the line was known."""
     policy: int | None = None
     """The version of the table of classes that was in force."""
+    began_by: str | None = None
+    """Of a billable line: the id of the fact that began the stretch."""
+    ended_by: str | None = None
+    """Of a billable line: the id of the fact that ended it; None: a month or a price did."""
     stretches: tuple[UsageStretch, ...] | None = None
     """Of a held line: its classes; they touch and add up to it."""
     rates: tuple[UsageRate, ...] | None = None

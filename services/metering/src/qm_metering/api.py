@@ -1,6 +1,7 @@
 """What people ask of metering: sums by group, and the time of one order with the reason for each stretch."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Annotated
@@ -9,14 +10,15 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from qm_events.envelope import UtcTime
-from qm_metering import api_fleet, api_periods, api_prices, queries
+from qm_metering import api_exports, api_fleet, api_periods, api_prices, queries
 from qm_metering.domain import metered
 from qm_metering.intervals import Span, clipped_us, instant, micros
+from qm_metering.invoice import Bill, bill
 from qm_metering.money import Money, money
 from qm_metering.policy import Anomaly, Class, Holding, Meter, Moment, OrderUsage, Piece, anomalies, pieces
 from qm_metering.prices import BOOKS
 from qm_metering.problems import WindowReversed
-from qm_metering.projections import ORDERS
+from qm_metering.projections import LEDGER, ORDERS, LedgerLine
 from qm_metering.quantity import Quantity, quantity
 from qm_service.caller import Access, Page
 from qm_service.problem import NotFound, ValidationFailed, problems
@@ -102,13 +104,19 @@ class OrderUsageReport(BaseModel):
     held: Quantity
     billable: Quantity
     stretches: list[Stretch]
+    bill: Bill
     anomalies: list[Anomaly]
+
+
+_LINES_MAX = 10_000
+"""Of one order: its months by its accelerators, and what was corrected."""
 
 
 def routes(runtime: Runtime) -> APIRouter:
     """Return the routes of metering."""
     router = APIRouter()
     router.include_router(api_periods.routes(runtime))
+    router.include_router(api_exports.routes(runtime))
     router.include_router(api_prices.routes(runtime))
     router.include_router(api_fleet.routes(runtime))
 
@@ -149,7 +157,8 @@ def routes(runtime: Runtime) -> APIRouter:
         if found is None:
             raise NotFound("There is no such thing, or you have no role in its project.")
         access.check(found.tenant, found.project)
-        return _order_report(found, runtime.clock.now())
+        lines = await runtime.docs.page(LEDGER.name, {"order": order, "meter": "billable"}, limit=_LINES_MAX)
+        return _order_report(found, [line for _, line in lines], runtime.clock.now())
 
     return router
 
@@ -187,7 +196,7 @@ def _total(sums: queries.Sums, meter: Meter) -> Quantity:
     return quantity(sum(card_us for (_, of), card_us in sums.items() if of == meter))
 
 
-def _order_report(usage: OrderUsage, now: datetime) -> OrderUsageReport:
+def _order_report(usage: OrderUsage, lines: Sequence[LedgerLine], now: datetime) -> OrderUsageReport:
     now_us = micros(now)
     ever = Span(0, None)
     meters = {"held": 0, "billable": 0}
@@ -202,6 +211,7 @@ def _order_report(usage: OrderUsage, now: datetime) -> OrderUsageReport:
         held=quantity(meters["held"]),
         billable=quantity(meters["billable"]),
         stretches=[_stretch(holding, piece, now_us) for holding in usage.holdings for piece in pieces(usage, holding)],
+        bill=bill(lines),
         anomalies=anomalies(usage),
     )
 

@@ -111,8 +111,18 @@ def _line(
         goes_on=meter.span.end_us is None or end_us < meter.span.end_us or not meter.final or None,
         period=month,
         policy=meter.parts[0].policy.version,
+        **_bounds(meter, end_us),
         stretches=stretches,
     )
+
+
+def _bounds(meter: Metered, end_us: int) -> dict[str, Any]:
+    """Return the facts that bound a billable line; a held one has them by stretch."""
+    if meter.meter == "held":
+        return {}
+    (piece,) = meter.parts
+    ended = piece.closed if meter.final and end_us == meter.span.end_us else None
+    return {"began_by": piece.opened.fact, "ended_by": ended.fact if ended else None}
 
 
 def _stretches(meter: Metered, line: Span, service_model: str) -> Iterator[UsageStretch]:

@@ -57,6 +57,8 @@ class LedgerLine(Value):
     price: str = ""
     """Of a card-hour, as text; empty where it has none."""
     currency: str = ""
+    began_by: str | None = None
+    ended_by: str | None = None
     ready_us: int = 0
     """Of a held line: up to here it was provisioning …"""
     ended_us: int = 0
@@ -197,6 +199,8 @@ def _row(sign: int) -> Fold[LedgerLine]:
             priced=";".join(map(_rate, data.rates or ())),
             price="" if data.rates is None else str(data.rates[0].price_per_card_hour),
             currency="" if data.rates is None else data.rates[0].currency,
+            began_by=data.began_by,
+            ended_by=data.ended_by,
             **_classes(data),
         )
 
