@@ -50,7 +50,7 @@ async def test_a_month_is_valid_focus(billed, month, tmp_path, capsys):
 SPOILS = {
     "a cost that is not price x quantity": lambda it: it.update(ListCost="1"),
     "no account": lambda it: it.update(BillingAccountId=""),
-    "a period that ends before it begins": lambda it: it.update(ChargePeriodEnd="2020-01-01T00:00:00Z"),
+    "a time that is none": lambda it: it.update(ChargePeriodEnd="30 June"),
     "a category that does not exist": lambda it: it.update(ChargeCategory="Gift"),
     "a fraction for a decimal": lambda it: it.update(PricingQuantity="2/7"),
 }
