@@ -66,7 +66,9 @@ def _orders(count: int) -> Iterator[Any]:
     for number in range(count // 4):
         name = f"o-{number}"
         told = (facts.allocated(0), facts.ready(10), facts.released(50), facts.returned(60))
-        yield from (it.model_copy(update={"data": it.data.model_copy(update={"order": name})}) for it in told)
+        for it in told:
+            stream = f"{it.subject.partition('/')[0]}/{name}"
+            yield it.model_copy(update={"subject": stream, "data": it.data.model_copy(update={"order": name})})
 
 
 def month(quick: bool) -> list[Figure]:

@@ -12,8 +12,8 @@ Invariants
 - A line on the topic is never edited. When a late fact shows that it was wrong, a `usage.corrected` takes it back
   exactly and the right line follows. As the earliest fact counts, an end only moves back in time: a line that was taken
   back never returns.
-- The lines of an order follow from its facts, cut where months end and prices change: the order of arrival changes which
-  corrections there were, never what counts in the end. A closed month is not touched by either.
+- The lines of an order follow from its facts, cut where months end and prices change: the order of arrival changes
+  which corrections there were, never what counts in the end. A closed month is not touched by either.
 - A clock that runs backwards is an anomaly of the document and never a negative quantity.
 
 Not on its log: nothing. Its database can be dropped and is the same after `qm metering replay`.
