@@ -203,10 +203,10 @@ def _told_otherwise(board: Board, cases: dict[Shape, Case]) -> list[str]:
 
 
 def _wrong(board: Board, line: Line, cases: dict[Shape, Case]) -> Iterator[str]:
-    code = _most(board, line, cases)
+    most = _most(board, line, cases)
     for told, seqs in line.codes.items():
-        if told is not code and code is not None:
-            yield from (order for _, order in seqs if not line.claims or board.queue.is_behind(order))
+        if told is not most:
+            yield from (order for _, order in seqs if _is_news(board, cases, order))
 
 
 def _most(board: Board, line: Line, cases: dict[Shape, Case]) -> WaitCode | None:
