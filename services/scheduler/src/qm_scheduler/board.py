@@ -156,6 +156,9 @@ def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     cards = sum(len(unit.cards) for unit in doc.units)
     lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=cards if new else -cards)
     board.seen.update(dict.fromkeys(lanes))
+    for unit in doc.units:
+        # Who is not bound by a promise may have taken what was kept, for longer than was promised.
+        board.suspect.update(dict.fromkeys(board.pool.kept.get(unit.node, ())))
 
 
 def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, change: Change) -> None:
