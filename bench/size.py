@@ -1,6 +1,5 @@
 """What the scheduler weighs and what its past costs: memory with a large fleet and a long queue, and a full replay."""
 
-import asyncio
 import subprocess
 import sys
 import tempfile
@@ -145,4 +144,4 @@ def _told(event: Event[object], chapter: int, inputs: Iterator[str] | None = Non
 
 
 if __name__ == "__main__":
-    print(asyncio.run(_filled(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    print(on_a_loop(_filled(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
