@@ -142,7 +142,7 @@ def bound(host: str, port: int) -> Iterator[socket]:
 
 
 def collect_rarely() -> None:
-    """Look for cycles in memory once in a long while, in this process: documents and states live long and hold none, and
+    """Look for cycles in memory once in a long while: documents and states of this process live long and hold none, and
     looking through them again and again takes a third of the time."""
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
