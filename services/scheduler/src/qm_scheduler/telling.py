@@ -30,10 +30,10 @@ def tell(board: Board, ctx: Context) -> Sequence[Act]:
     """Return the acts that tell orders why they wait: about `TOLD_MAX` of those whose first reason is not what they
     were told last; nothing when all know."""
     docs: Mapping[str, OrderDoc] = ctx.docs.resident("allocations")
-    return [
+    return tuple(
         Act(stream_name("allocation", order), Explain(order, reasons), docs[order].tenant, docs[order].project, order)
         for order, reasons in sorted(_changed_reasons(board).items())
-    ]
+    )
 
 
 class _Shapes:
