@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.support.oracle import misbilled
 from tests.support.topics import Fact
+from tests.support.turns import overtaken
 
 ENDS = ("order.cancel_requested", "order.release_requested", "order.expired")
 ONCE: tuple[tuple[str, ...], ...] = (
@@ -34,7 +35,7 @@ ONCE: tuple[tuple[str, ...], ...] = (
 def always(facts: Sequence[Fact]) -> list[str]:
     """Check what holds at every position of the log."""
     unique, forks = told_once(facts)
-    return [*forks, *_once(unique), *_cards(unique), *_allocations(unique), *_ledger(unique)]
+    return [*forks, *_once(unique), *_cards(unique), *_allocations(unique), *_ledger(unique), *overtaken(unique)]
 
 
 def at_rest(facts: Sequence[Fact]) -> list[str]:
