@@ -7,7 +7,7 @@ from pydantic import Field
 from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import ALLOCATIONS, FLEET, event
-from qm_events.specs import Health, OrderRequest, PlacedUnit, Value, WaitReason
+from qm_events.specs import Health, OrderRequest, PlacedUnit, Text, Value, WaitReason
 from qm_events.units import DnsLabel, MemoryMib, MilliCpu
 
 # ---- allocations: streams `allocation/<order>`
@@ -50,6 +50,8 @@ class AllocationPromised(EventData):
     places: tuple[KeptPlace, ...]
     until: UtcTime | None = None
     """When the leases in the way end; null: that is not known."""
+    victims: tuple[str, ...] | None = None
+    """Allocations that give their cards up for this place, each told so in the same step."""
     promised_at: UtcTime
 
 
@@ -71,6 +73,21 @@ class AllocationWithdrawn(EventData):
     order: str
     cause: Literal["cancelled", "expired", "released"]
     withdrawn_at: UtcTime
+
+
+@event("allocation.preempted", version=1, topic=ALLOCATIONS)
+class AllocationPreempted(EventData):
+    """The order gives its cards up and lives on. It holds them until they are clean; then it is in the queue again, in
+    the place that its submission gives it. The bill stops at `preempted_at`; the quota stays claimed."""
+
+    order: str
+    allocation: str
+    cause: Literal["preempted", "reclaimed", "replaced", "suspended"]
+    """For a better ranked order; for the owner of lent quota; for another card in the place of a sick one; because
+    its card-hours are used up."""
+    why: Text
+    """For the one who reads the record: never names another tenant."""
+    preempted_at: UtcTime
 
 
 @event("allocation.impaired", version=1, topic=ALLOCATIONS)
