@@ -12,7 +12,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from qm_events.provisioner import ReceiptLine
-from qm_events.specs import EndCause, FaultReport, OrderRequest, PlacedUnit, Probe, Remedy, Violation, WaitReason
+from qm_events.specs import (
+    EndCause,
+    FaultReport,
+    Health,
+    OrderRequest,
+    PlacedUnit,
+    Probe,
+    Remedy,
+    Violation,
+    WaitReason,
+)
 
 HISTORY_LIMIT = 50
 """Waits kept in a record; of older ones only the number is kept, for a record must not grow without end."""
@@ -131,6 +141,16 @@ class QueueNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Impaired:
+    """A card that is seen to be sick while the order holds it."""
+
+    card: str
+    health: Health
+    code: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Placed(Section):
     """Topic `allocations`: the wait, and the cards."""
 
@@ -142,6 +162,7 @@ class Placed(Section):
     allocation: str | None = None
     units: tuple[PlacedUnit, ...] = ()
     allocated_at: datetime | None = None
+    impaired: tuple[Impaired, ...] = ()
     withdrawn_at: datetime | None = None
     withdrawn_by: EndCause | None = None
     returned_at: datetime | None = None
