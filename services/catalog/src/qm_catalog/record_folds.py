@@ -198,7 +198,8 @@ def _recorded(s: Metered, d: metering.UsageLine, _: datetime) -> Changes:
     old: tuple[Interval, ...] = getattr(s, d.meter)
     if any(known.record == d.record for known in old):
         return {}
-    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us))}
+    rates = None if d.rates is None else tuple((it.from_at, it.to_at, it.price_per_card_hour) for it in d.rates)
+    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, rates))}
 
 
 def _corrected(s: Metered, d: metering.UsageCorrected, _: datetime) -> Changes:

@@ -7,6 +7,7 @@ another. What a person reads (phase, conditions, reasons) is derived from all se
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -229,6 +230,8 @@ class Interval:
     from_at: datetime
     to_at: datetime
     card_us: int
+    rates: tuple[tuple[datetime, datetime, Decimal], ...] | None = None
+    """(from, to, price of a card-hour), as metering rated it; None: it was not."""
 
 
 @dataclass(frozen=True, slots=True)
