@@ -110,6 +110,12 @@ class _Node:
         self.quarantined: set[str] = set()
         self.sick: set[tuple[str, str]] = set()
 
+    def retired(self, data: Mapping[str, Any]) -> Iterator[str]:
+        if self.held:
+            yield f"retired and held by {sorted(self.held)}: {data}"
+        self.quarantined.clear()
+        self.sick.clear()
+
     def registered(self, data: Mapping[str, Any]) -> Iterator[str]:
         self.size = {name: data[name] for name in _SIZES}
         yield from ()
@@ -146,6 +152,7 @@ class _Node:
 _SIZES = ("cpu_milli", "memory_mib")
 _FLEET: Mapping[str, Callable[[_Node, Mapping[str, Any]], Iterator[str]]] = {
     "node.registered": _Node.registered,
+    "node.retired": _Node.retired,
     "card.health_changed": _Node.health_changed,
     "card.cleared": _Node.cleared,
     "cards.held": _Node.held_by,

@@ -160,7 +160,7 @@ def _card_routes(runtime: Runtime) -> APIRouter:
 
     @router.post("/fleet/claims/{order}/clear", responses=problems(ClaimUnknown, ClaimInUse))
     async def clear_claim(order: Annotated[Name, Path()], body: CordonInput, access: Access) -> Paged[CardView]:
-        """End the claim of an order whose cards do not come back after its end: each is isolated until it is cleared."""
+        """End the claim of an order whose cards do not come back after its end: each is isolated until cleared."""
         docs = runtime.context().docs.resident("allocations")
         doc: OrderDoc | None = docs.get(order)
         if doc is None or not doc.is_holding:
