@@ -105,7 +105,7 @@ class AllocationImpaired(EventData):
 
 @event("allocation.returned", version=1, topic=ALLOCATIONS)
 class AllocationReturned(EventData):
-    """No card is held any more: each is back in the pool or quarantined."""
+    """No card of the allocation is held any more: each is back in the pool or quarantined."""
 
     order: str
     allocation: str
@@ -114,6 +114,8 @@ class AllocationReturned(EventData):
     quarantined: tuple[str, ...]
     reason: str = ""
     """Why cards are quarantined."""
+    lives_on: bool | None = None
+    """The order gave them up and is not over; else nothing follows."""
     returned_at: UtcTime
 
 

@@ -11,12 +11,12 @@ from qm_events import Event, EventData
 from qm_events.admission import OrderAdmitted
 from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested
 from qm_events.ids import stream_name
-from qm_events.provisioner import EnvironmentQuarantined, EnvironmentValidated
+from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReleased, EnvironmentValidated
 from qm_events.scheduler import AllocationReturned
 from qm_scheduler.board import Board
-from qm_scheduler.domain import DECIDERS, Enqueue, Return, Withdraw
+from qm_scheduler.domain import DECIDERS, Enqueue, QueueAgain, Return, Withdraw
 from qm_scheduler.inventory import ReturnCards
-from qm_scheduler.projections import PROJECTIONS
+from qm_scheduler.projections import ALLOCATIONS, PROJECTIONS
 from qm_scheduler.settle import settle
 from qm_service.model import Act, Definition, Reaction
 
@@ -59,6 +59,15 @@ def _quarantined(event: Event[EnvironmentQuarantined]) -> Sequence[Act]:
     return _on_order(fact.order, Return(fact.order, fact.allocation, (), reason, fact.quarantined_at))
 
 
+def _released(event: Event[EnvironmentReleased]) -> Sequence[Act]:
+    # A clean environment was gone when it was validated.
+    return _queue_again(event.data.order) if event.data.outcome == "quarantined" else ()
+
+
+def _queue_again(order: str) -> Sequence[Act]:
+    return (Act(stream_name("allocation", order), QueueAgain(order), needs=((ALLOCATIONS.name, order),)),)
+
+
 def _returned(event: Event[AllocationReturned]) -> Sequence[Act]:
     fact = event.data
     command = ReturnCards(fact.allocation, fact.pooled, fact.reason, fact.returned_at)
@@ -72,6 +81,7 @@ REACTIONS: Mapping[type[EventData], Reaction] = {
     OrderExpired: _expired,
     EnvironmentValidated: _validated,
     EnvironmentQuarantined: _quarantined,
+    EnvironmentReleased: _released,
     AllocationReturned: _returned,
 }
 
