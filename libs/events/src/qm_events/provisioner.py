@@ -93,9 +93,11 @@ class EnvironmentFailed(EventData):
 
 @event("environment.end_noted", version=1, topic=ENVIRONMENTS)
 class EnvironmentEndNoted(EventData):
-    """The end of the order arrived; may be the first fact of its stream."""
+    """The end of the order arrived; may be the first fact of its stream. With an allocation (preempted): that of this
+    environment alone, and the order lives on."""
 
     order: str
+    allocation: str | None = None
     cause: EndCause
     ended_at: UtcTime
     fault: FaultReport | None = None
