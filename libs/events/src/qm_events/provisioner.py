@@ -142,13 +142,16 @@ class EnvironmentValidated(EventData):
 
 @event("environment.quarantined", version=1, topic=ENVIRONMENTS)
 class EnvironmentQuarantined(EventData):
-    """A release step failed for good: the cards are isolated, the bill stops, the user's quota is free."""
+    """A release step failed for good: the cards are isolated, the bill stops, the quota of an order that is over is
+    free."""
 
     order: str
     allocation: str
     cards: tuple[str, ...]
     step: str
     error: str
+    lives_on: bool | None = None
+    """The order gave these cards up and is not over."""
     quarantined_at: UtcTime
 
 

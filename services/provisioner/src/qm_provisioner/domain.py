@@ -129,6 +129,7 @@ def _consequence(env: Environment, failed: facts.EnvironmentStepFailed, now: dat
                 cards=env.cards,
                 step=failed.step,
                 error=failed.error,
+                lives_on=True if env.over is None else None,
                 quarantined_at=now,
             )
         ]
