@@ -87,6 +87,8 @@ class AllocationPreempted(EventData):
     its card-hours are used up."""
     why: Text
     """For the one who reads the record: never names another tenant."""
+    suspect: tuple[str, ...] | None = None
+    """Cards that are isolated when they come back, whatever is seen of them."""
     preempted_at: UtcTime
 
 

@@ -31,7 +31,7 @@ from qm_catalog.request_record import (
 )
 from qm_events import Event, EventData, admission, admission_quota, catalog, metering, provisioner, scheduler
 from qm_events.specs import EndCause
-from qm_service.model import Fold, key_of_stream
+from qm_service.model import Fold
 
 # ---- orders
 
@@ -50,6 +50,8 @@ ASKED: Mapping[type[EventData], Change] = {
     catalog.OrderExtensionRequested: lambda _s, d, _: dict(extended_to=d.expires_at),
     catalog.OrderCancelRequested: _end(EndCause.CANCELLED, "requested_at"),
     catalog.OrderReleaseRequested: _end(EndCause.RELEASED, "requested_at"),
+    # What is asked for is seen where it is done: in the allocation.
+    catalog.OrderReplacementRequested: lambda _s, _d, _at: {},
     catalog.OrderExpired: _end(EndCause.EXPIRED, "expired_at"),
 }
 
@@ -200,7 +202,9 @@ BUILT: Mapping[type[EventData], Change] = {
     provisioner.EnvironmentStepFailed: _step_failed,
     provisioner.EnvironmentVerified: lambda _s, d, _: dict(probes=d.probes, verified_at=d.verified_at),
     provisioner.EnvironmentReady: lambda _s, d, _: dict(endpoint=d.endpoint, ready_at=d.ready_at),
-    provisioner.EnvironmentFailed: lambda _s, d, _: dict(failed_at=d.failed_at, failed_step=d.step, error=d.error),
+    provisioner.EnvironmentFailed: lambda _s, d, _: dict(
+        failed_at=None if d.elsewhere else d.failed_at, failed_step=d.step, error=d.error
+    ),
     # What the end was is told by the topic `orders` and by the release; the note is the provisioner's own memory.
     provisioner.EnvironmentEndNoted: lambda _s, _d, _at: {},
     provisioner.EnvironmentReleaseStarted: lambda s, d, _: {
@@ -225,7 +229,8 @@ def _recorded(s: Metered, d: metering.UsageLine, _: datetime) -> Changes:
     old: tuple[Interval, ...] = getattr(s, d.meter)
     if any(known.record == d.record for known in old):
         return {}
-    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us))}
+    lines = (*old, Interval(d.record, d.from_at, d.to_at, d.card_us))
+    return {d.meter: tuple(sorted(lines, key=lambda it: (it.from_at, it.record)))}
 
 
 def _corrected(s: Metered, d: metering.UsageCorrected, _: datetime) -> Changes:
@@ -250,7 +255,6 @@ _OVER: Mapping[type[Section], Callable[[Any], bool]] = {
     Vetted: lambda s: s.rejected_at is not None or s.withdrawn_at is not None or s.refunded_at is not None,
     Placed: lambda s: s.withdrawn_at is not None or s.returned_at is not None,
     Built: lambda s: s.receipt is not None and s.receipt.cause is not EndCause.PREEMPTED,
-    Metered: _never,
 }
 AFTERWARDS: Mapping[type[EventData], Callable[[Any], bool]] = {
     admission.QuotaRefunded: lambda s: s.claimed_at is not None and not (s.refunded_at or s.suspended_at),
@@ -275,7 +279,20 @@ def _fold(name: str, section: type[Section], change: Change, fact: type[EventDat
         changed: Changes = {name: replace(old, version=event.version, **changes)}
         return replace(record, **changed)
 
-    return Fold(apply, _of_order if name == "metered" else key_of_stream)
+    return Fold(apply)
+
+
+def _metered(change: Change) -> Fold[Record]:
+    def apply(record: Record | None, event: Event[Any]) -> Record:
+        record = record or Record(event.data.order)
+        old, stream = record.metered, event.key
+        if event.version <= old.versions.get(stream, 0):
+            return record
+        versions = {**old.versions, stream: event.version}
+        new = replace(old, versions=dict(sorted(versions.items())), **change(old, event.data, event.time))
+        return replace(record, metered=new)
+
+    return Fold(apply, _of_order)
 
 
 def _of_order(event: Event[Any]) -> tuple[str]:
@@ -291,7 +308,7 @@ SECTIONS: Mapping[str, tuple[type[Section], Mapping[type[EventData], Change]]] =
 }
 
 RECORD_FOLDS: Mapping[type[EventData], Fold[Record]] = {
-    fact: _fold(name, section, change, fact)
+    fact: _metered(change) if section is Metered else _fold(name, section, change, fact)
     for name, (section, table) in SECTIONS.items()
     for fact, change in table.items()
 }

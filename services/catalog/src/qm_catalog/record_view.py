@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -135,6 +135,7 @@ class RecordView(View):
     ssh_keys: tuple[str, ...]
     priority: int
     preemptible: bool
+    on_card_failure: Literal["tell", "replace"]
     topology: Topology | None
     duration_seconds: int | None
     labels: dict[str, str]
@@ -216,7 +217,7 @@ def view(record: Record, offerings: Iterable[OfferingItem]) -> RecordView:
 
 def _request(request: OrderRequest) -> dict[str, Any]:
     shown = {name: getattr(request, name) for name in OrderRequest.model_fields if name != "expires_at"}
-    return shown | {"cards": request.cards}
+    return shown | {"cards": request.cards, "on_card_failure": request.on_card_failure or "tell"}
 
 
 def _allocation(placed: Placed) -> AllocationView | None:

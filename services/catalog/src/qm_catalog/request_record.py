@@ -265,8 +265,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Metered(Section):
-    """Topic `usage`."""
+    """Topic `usage`: a stream for each allocation, so that `versions` tells what was folded, and `version` nothing."""
 
+    versions: dict[str, int] = field(default_factory=dict)
     held: tuple[Interval, ...] = ()
     billable: tuple[Interval, ...] = ()
 
