@@ -23,7 +23,7 @@ from qm_events.catalog import (
     OrderSubmitted,
 )
 from qm_events.ids import stream_name
-from qm_events.specs import FaultReport, Health, OrderRequest
+from qm_events.specs import FaultReport, OrderRequest
 from qm_service.model import Act, Context, Decider, Decision, Rejected
 
 RECORDS = "records"
@@ -146,7 +146,7 @@ def _replace(state: Order, command: Replace, ctx: Context) -> Decision:
         return Rejected("nothing-to-replace", f"order {command.order} has no cards now", "Wait until it has.")
     if placed.given_up or state.replaced == placed.allocation:
         return ()
-    sick = tuple(card for card, health in placed.impaired.items() if health is not Health.HEALTHY)
+    sick = tuple(impaired.card for impaired in placed.impaired)
     cards = (command.card,) if command.card else sick
     if not cards:
         detail = f"no card of order {command.order} was seen to be sick"
