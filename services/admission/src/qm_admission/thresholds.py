@@ -1,18 +1,24 @@
-"""When a month's card-hours come near their limit: said once for each step, month and limit. Pure.
+"""When a month's card-hours come near their limit: said once for each step, month and limit, until it is over. Pure.
 
 What counts is what is spoken for: used already, or held ahead for the rest of the month.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
+from qm_admission import hours
+from qm_admission.claims import zone_of
+from qm_admission.months import month_of
 from qm_admission.quota import EMPTY, HOURS, Scope, limit_of
 from qm_events.admission_quota import QuotaThresholdReached
 from qm_service.model import Context, Decision
 
 Percent = Literal[80, 95, 100]
 STEPS: tuple[Percent, ...] = (100, 95, 80)
+_ZONES = timedelta(days=1)
+"""More than any zone is away from UTC."""
 Spot = tuple[str, str]
 """(scope, dimension with its month)."""
 Said = Mapping[Spot, tuple[int, int]]
@@ -55,9 +61,12 @@ def note(said: Said, command: Note, ctx: Context) -> Decision:
     before, at_limit = said.get((command.scope, command.dimension), (0, limit))
     if reached is None or limit is None or (at_limit == limit and before >= reached):
         return []
+    tenant = command.scope.partition("/")[0]
+    if hours.renews_at(command.dimension, zone_of(tenant, ctx)) <= ctx.now:
+        return []
     return [
         QuotaThresholdReached(
-            tenant=command.scope.partition("/")[0],
+            tenant=tenant,
             scope=command.scope,
             dimension=command.dimension,
             percent=reached,
@@ -70,6 +79,8 @@ def note(said: Said, command: Note, ctx: Context) -> Decision:
 
 
 def remember(said: Said, data: QuotaThresholdReached) -> Said:
-    """Return what was said, this included; months before are over and forgotten."""
-    kept = {spot: it for spot, it in said.items() if spot[0] != data.scope or spot[1] >= data.dimension}
+    """Return what was said, this included; months that are over in every zone are forgotten, as nothing is said of
+    them any more."""
+    oldest = hours.key(month_of(data.reached_at - _ZONES, "UTC"))
+    kept = {spot: it for spot, it in said.items() if spot[0] != data.scope or spot[1] >= oldest}
     return {**kept, (data.scope, data.dimension): (data.percent, data.limit)}
