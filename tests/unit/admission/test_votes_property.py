@@ -101,7 +101,7 @@ def check(desk: Desk, town: Town, rules: list[Any], least: dict[int, int]) -> No
     state = desk.states["admission/o1"]
     for asked in (*state.earlier, state.asked):
         # A word counts on when the absence in which it was said is over.
-        for it in (vote for vote in asked.votes if vote.at == desk.now):
+        for it in (said for said in asked.votes if said.at == desk.now):
             assert it.seat == it.voter or it.voter in town.away.values(), "only a delegate speaks for another"
         if asked.status != "granted" or asked.decided_at != desk.now:
             continue
