@@ -1,15 +1,15 @@
-"""When a month's card-hours come near their limit: said once for each step, month and limit, until it is over. Pure.
+"""When a month's card-hours come near their limit: said once for each step, month and limit. Pure.
 
-What counts is what is spoken for: used already, or held ahead for the rest of the month.
+What counts is what is spoken for: used already, or held ahead for the rest of the month. A month that is over is not
+spoken of: nothing can be spared in it any more.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
-from qm_admission import hours
-from qm_admission.claims import zone_of
+from qm_admission.hours import key
 from qm_admission.months import month_of
 from qm_admission.quota import EMPTY, HOURS, Scope, limit_of
 from qm_events.admission_quota import QuotaThresholdReached
@@ -17,8 +17,6 @@ from qm_service.model import Context, Decision
 
 Percent = Literal[80, 95, 100]
 STEPS: tuple[Percent, ...] = (100, 95, 80)
-_ZONES = timedelta(days=1)
-"""More than any zone is away from UTC."""
 Spot = tuple[str, str]
 """(scope, dimension with its month)."""
 Said = Mapping[Spot, tuple[int, int]]
@@ -57,16 +55,15 @@ def crossed(name: str, old: Scope | None, new: Scope | None) -> Iterator[Spot]:
 def note(said: Said, command: Note, ctx: Context) -> Decision:
     """Return the step that is reached, where it was not said at this limit."""
     scope = ctx.docs.resident("scopes").get(command.scope, EMPTY)
+    if _is_over(command.dimension, ctx.now):
+        return []
     reached, limit = level(scope, command.dimension), limit_of(scope, command.dimension)
     before, at_limit = said.get((command.scope, command.dimension), (0, limit))
     if reached is None or limit is None or (at_limit == limit and before >= reached):
         return []
-    tenant = command.scope.partition("/")[0]
-    if hours.renews_at(command.dimension, zone_of(tenant, ctx)) <= ctx.now:
-        return []
     return [
         QuotaThresholdReached(
-            tenant=tenant,
+            tenant=command.scope.partition("/")[0],
             scope=command.scope,
             dimension=command.dimension,
             percent=reached,
@@ -79,8 +76,11 @@ def note(said: Said, command: Note, ctx: Context) -> Decision:
 
 
 def remember(said: Said, data: QuotaThresholdReached) -> Said:
-    """Return what was said, this included; months that are over in every zone are forgotten, as nothing is said of
-    them any more."""
-    oldest = hours.key(month_of(data.reached_at - _ZONES, "UTC"))
-    kept = {spot: it for spot, it in said.items() if spot[0] != data.scope or spot[1] >= oldest}
+    """Return what was said, this included; months that are over are forgotten."""
+    kept = {spot: it for spot, it in said.items() if not _is_over(spot[1], data.reached_at)}
     return {**kept, (data.scope, data.dimension): (data.percent, data.limit)}
+
+
+def _is_over(dimension: str, at: datetime) -> bool:
+    """Whether the month is over in every zone of the world, the last of which is twelve hours behind UTC."""
+    return dimension < key(month_of(at - timedelta(hours=12), "UTC"))

@@ -169,7 +169,7 @@ def _retired(_: Node | None, _event: Event[Any]) -> None:
 
 NODES = Projection(
     name="nodes",
-    version=2,
+    version=3,
     model=Node,
     folds={fact: Fold(_node) for fact in NODE_FACTS} | {NodeRetired: Fold(_retired)},
     resident=lambda _: True,
