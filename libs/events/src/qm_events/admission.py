@@ -64,6 +64,8 @@ class ApprovalGranted(EventData):
     digest: str
     decided_at: UtcTime
     on_behalf_of: str | None = None
+    last: bool | None = None
+    """Whether no other level is asked. None: not said, in facts of the first release."""
 
 
 @event("approval.denied", version=1, topic=ADMISSIONS)
