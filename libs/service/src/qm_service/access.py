@@ -144,6 +144,8 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/usage/fleet"): _INSPECTORS,
     ("GET", "/v1/usage/findings"): _INSPECTORS,
     ("GET", "/v1/exports/focus"): _ANYONE,
+    ("GET", "/v1/budgets"): _ANYONE,
+    ("POST", "/v1/budgets"): _ADMINS,
     ("GET", "/v1/prices"): _ANYONE,
     ("POST", "/v1/prices"): _OPERATORS,
     ("GET", "/v1/periods"): _ANYONE,
