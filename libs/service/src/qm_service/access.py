@@ -62,6 +62,7 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/orders/{order}/cancel"): _ENDERS,
     ("POST", "/v1/orders/{order}/release"): _ENDERS,
     ("POST", "/v1/orders/{order}/extend"): Rule("project", _ORDER),
+    ("POST", "/v1/orders/{order}/replace"): _ENDERS,
     ("GET", "/v1/events"): _ANYONE,
     ("GET", "/v1/tenants"): _ANYONE,
     ("POST", "/v1/tenants"): _OPERATORS,
