@@ -2,9 +2,8 @@
 
 import pytest
 
-from qm_events.specs import EndCause
 from qm_metering.domain import evolve, metered, unrecorded
-from qm_metering.policy import POLICY, Class, Kind, anomalies, pieces
+from qm_metering.policy import POLICIES, Class, Kind, anomalies, pieces
 from tests.unit.metering import facts
 
 ENDS = {
@@ -60,13 +59,9 @@ def test_an_end_before_the_cards_were_given_bills_nothing():
 
 
 def test_only_the_project_pays_for_what_is_billable():
-    assert [name for name, rule in POLICY.items() if rule.billable] == [Class.BILLABLE]
-    assert set(POLICY) == set(Class)
-
-
-def test_a_release_that_is_no_preemption_tells_nothing_new():
-    started = facts.release_started(60, EndCause.RELEASED)
-    assert cut(facts.allocated(10), facts.ready(30), started)[-1] == (Class.BILLABLE, 30, None)
+    for policy in POLICIES:
+        assert [name for name, rule in policy.rules.items() if rule.billable] == [Class.BILLABLE]
+        assert set(policy.rules) == set(Class)
 
 
 def test_billable_time_is_recorded_when_it_ends_and_held_time_when_the_cards_are_back():
@@ -102,6 +97,22 @@ def test_a_second_allocation_of_the_order_is_metered_by_its_own_facts():
     ) == [("billable", "h100", 80), ("billable", "h100", 80), ("held", "h100", 240), ("held", "h100", 240)]
 
 
+def test_an_order_that_gives_its_cards_up_is_billed_on_each_of_its_allocations_until_then_and_from_ready():
+    assert sorted(
+        recorded(
+            facts.allocated(0),
+            facts.ready(10),
+            facts.preempted(20),
+            facts.returned(30),
+            facts.allocated(50, "a-2", 5),
+            facts.ready(60, "a-2", 10),
+            facts.preempted(65, "a-2", 6),
+            facts.returned(70, "a-2", 7),
+            facts.released(90),
+        )
+    ) == [("billable", "h100", 40), ("billable", "h100", 80), ("held", "h100", 160), ("held", "h100", 240)]
+
+
 def test_a_late_fact_takes_the_line_back_and_records_the_right_one():
     service = facts.Metering().feed([facts.allocated(0), facts.ready(10), facts.released(30), facts.failed(20)])
     first, reversal, right = (event.data for event in service.topic)
@@ -115,7 +126,10 @@ def test_a_return_without_an_end_waits_for_the_end_and_says_so():
     assert [event.data.meter for event in service.topic] == ["held"]
     assert [anomaly.code for anomaly in anomalies(service.usage)] == ["end_missing"]
     service.feed([facts.released(30)])
-    assert [event.data.card_us for event in service.topic] == [320, 160]
+    held, taken_back, held_again, billable = (event.data for event in service.topic)
+    # What was held is the same; ten microseconds of it are in another class now.
+    assert (held.card_us, taken_back.reverses, held_again.card_us, billable.card_us) == (320, held.record, 320, 160)
+    assert [line.counts_as for line in held_again.stretches] == ["provisioning", "billable", "recovering"]
     assert not anomalies(service.usage)
 
 

@@ -112,7 +112,7 @@ def quote(
     count: Count = 1,
     duration: Duration = None,
 ) -> None:
-    """Ask what an order would cost, what quota and approval would say to it and what would help; place nothing."""
+    """Ask what an order would cost, take, wait for and when it may start, and what would help; place nothing."""
     with open_session() as client:
         body = _order_body(project, specification, service_model, count, None, None, duration, 0, None)
         emit(client.quote(body), True)
@@ -206,6 +206,17 @@ def extend(
 ) -> None:
     """Move the end of an order, to a later time."""
     _end("extend", order_id, {"expires_at": expires_at}, as_json)
+
+
+@app.command()
+def replace(
+    order_id: OrderArg,
+    card: Annotated[str | None, typer.Option(help="Which card is at fault; default: those seen to be sick.")] = None,
+    reason: Annotated[str, typer.Option(help="What is wrong with it.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Have other cards in the place of sick ones. What is on the cards is wiped."""
+    _end("replace", order_id, {"reason": reason} | ({"card": card} if card else {}), as_json)
 
 
 @app.command()

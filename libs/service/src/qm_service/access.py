@@ -62,6 +62,7 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/orders/{order}/cancel"): _ENDERS,
     ("POST", "/v1/orders/{order}/release"): _ENDERS,
     ("POST", "/v1/orders/{order}/extend"): Rule("project", _ORDER),
+    ("POST", "/v1/orders/{order}/replace"): _ENDERS,
     ("GET", "/v1/events"): _ANYONE,
     ("GET", "/v1/tenants"): _ANYONE,
     ("POST", "/v1/tenants"): _OPERATORS,
@@ -117,6 +118,7 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     # scheduler; capacity is counts by type, it names no order and no tenant
     ("GET", "/v1/queue"): _ANYONE,
     ("POST", "/v1/queue:simulate"): _INSPECTORS,
+    ("POST", "/v1/queue/{tenant}/{project}:simulate"): _READERS,
     ("GET", "/v1/shares"): _ANYONE,
     ("PUT", "/v1/shares/{tenant}/{project}"): _OPERATORS,
     ("GET", "/v1/fleet/capacity"): _ANYONE,
@@ -139,6 +141,15 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     # metering
     ("GET", "/v1/usage"): _ANYONE,
     ("GET", "/v1/usage/orders/{order}"): _READERS,
+    ("GET", "/v1/usage/fleet"): _INSPECTORS,
+    ("GET", "/v1/usage/findings"): _INSPECTORS,
+    ("GET", "/v1/exports/focus"): _ANYONE,
+    ("GET", "/v1/budgets"): _ANYONE,
+    ("POST", "/v1/budgets"): _ADMINS,
+    ("GET", "/v1/prices"): _ANYONE,
+    ("POST", "/v1/prices"): _OPERATORS,
+    ("GET", "/v1/periods"): _ANYONE,
+    ("POST", "/v1/periods/{period}/close"): _OPERATORS,
     # embedded
     ("POST", "/v1/sim/clock"): _OPERATORS,
     ("PUT", "/v1/sim/backends/{service_model}"): _OPERATORS,

@@ -13,21 +13,18 @@ from typing import Any
 
 from qm_events.ids import stream_name
 from qm_events.scheduler import KeptPlace
-from qm_events.specs import Health, PlacedUnit, WaitCode, WaitReason
+from qm_events.specs import Health, PlacedUnit
 from qm_scheduler.board import Board
-from qm_scheduler.domain import Allocate, Explain, Impair, Promise, allocation_id
+from qm_scheduler.domain import Allocate, Impair, Promise, allocation_id
 from qm_scheduler.fleet import SICK, Node
 from qm_scheduler.inventory import HoldCards
 from qm_scheduler.placement import place_for
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.promise import earliest
 from qm_scheduler.queue import Line, Rank
-from qm_scheduler.reasons import Ahead, explain, first_code
-from qm_scheduler.view import Pick, Shape
+from qm_scheduler.telling import tell
+from qm_scheduler.view import Pick
 from qm_service.model import Act, Context
-
-MANY = 32
-"""From so many orders on, the places of all are worked out at once."""
 
 
 def settle(ctx: Context) -> Sequence[Act]:
@@ -42,7 +39,7 @@ def settle(ctx: Context) -> Sequence[Act]:
     if acts := _place_next(board, ctx):
         return acts
     if board.seen or board.news:
-        return tuple(_explain(board, ctx))
+        return tell(board, ctx)
     return ()
 
 
@@ -139,58 +136,3 @@ def _told_of(node: Node, name: str, docs: Mapping[str, OrderDoc]) -> Iterator[Ac
         code = next((told.code for told in card.seen.values() if told.health is health), "")
         command = Impair(doc.order, node.node, name, health, code)
         yield Act(stream_name("allocation", doc.order), command, doc.tenant, doc.project, doc.order)
-
-
-# ---- telling why
-
-
-def _explain(board: Board, ctx: Context) -> Iterator[Act]:
-    docs = ctx.docs.resident("allocations")
-    for order, reasons in sorted(_changed_reasons(board).items()):
-        doc: OrderDoc = docs[order]
-        yield Act(stream_name("allocation", order), Explain(order, reasons), doc.tenant, doc.project, order)
-
-
-def _changed_reasons(board: Board) -> dict[str, tuple[WaitReason, ...]]:
-    queue = board.queue
-    seen, board.seen = board.seen, {}
-    news, board.news = board.news, {}
-    orders: dict[str, None] = {}
-    for name in seen:
-        # Behind the front of a lane the reason is the front, whatever is free.
-        if (before := board.fronts.pop(name, None)) is not None:
-            orders[before] = None
-        if (front := queue.front(name)) is not None:
-            board.fronts[name] = front[2][1]
-            orders[front[2][1]] = None
-    for ask in news:
-        if ask in queue.lines:
-            orders |= dict.fromkeys(_told_otherwise(board, queue.lines[ask]))
-    told = {order: shape for order in orders if order in queue.orders and (shape := _is_news(board, order))}
-    cases = {shape: board.case(shape) for shape in set(told.values())}
-    counts = queue.places() if len(told) > MANY else {}
-    return {order: explain(cases[shape], _ahead(board, order, counts)) for order, shape in told.items()}
-
-
-def _told_otherwise(board: Board, line: Line) -> Iterator[str]:
-    """Yield the orders of a line that were not told what most of it are told."""
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if line.claims else first_code(board.case(line.ask.shape), None)
-    for told, seqs in line.codes.items():
-        if told is not code:
-            yield from (order for _, order in seqs)
-
-
-def _is_news(board: Board, order: str) -> Shape | None:
-    """Return the shape of an order if its first reason is another than it was told."""
-    waiting, shape = board.queue.orders[order], board.queue.orders[order].ask.shape
-    behind = board.queue.is_behind(order)
-    line = board.queue.lines[waiting.ask]
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else first_code(board.case_of(line), None)
-    return None if code in (None, waiting.code) else shape
-
-
-def _ahead(board: Board, order: str, counts: Mapping[str, tuple[int, int]]) -> Ahead | None:
-    if not counts:
-        return board.line(order)
-    queue = board.queue
-    return Ahead(*counts[order], queue.because(order)) if queue.is_behind(order) else None
