@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.stage import Stage
 from tests.support import laws
 from tests.support.ironic import Ironic
-from tests.support.lossy import Fate, Lossy
+from tests.support.lossy import Lossy
 from tests.support.machines import CARDS, Machines
 from tests.support.product_embedded import Embedded
 from tests.support.servers import wait_until

@@ -1,5 +1,7 @@
-"""The embedded product as forks of a process that has all its code in memory: a life costs no imports, so that tests can
-kill it as often as there are places to die at."""
+"""The embedded product as forks of a process that has all its code in memory.
+
+A life costs no imports, so tests can kill it as often as there are places to die at.
+"""
 
 import multiprocessing
 import os

@@ -114,7 +114,7 @@ class Ironic(Server):
             for node in nodes
             if node["provision_state"] not in ("available", "enroll")
             or node["instance_uuid"]
-            or node["instance_info"]
+            or any(node["instance_info"].values())
             or set(node["extra"]) != {"address"}
         ]
         vifs = [vif for name in names for vif in self.call("GET", f"/nodes/{name}/vifs")["vifs"]]

@@ -68,7 +68,7 @@ class IronicDesk(Desk):
         await self.command(replace(order_of(self.model.name, count), units=units, steps=steps))
 
     async def settle(self, *, patient: bool = True) -> None:
-        """See `Desk.settle`: what is under way at Ironic takes its time, so the clock moves only when all else rests."""
+        """See `Desk.settle`: Ironic takes its time, so the clock moves only when all else rests."""
         until = monotonic() + REST_SECONDS
         while monotonic() < until:
             if self.awaits.dead:
