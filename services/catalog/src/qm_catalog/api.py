@@ -10,7 +10,14 @@ from qm_catalog.forms import CancelForm, ExtendForm, OrderForm, ProjectName, Rel
 from qm_catalog.lookup import everything, project_named, readable
 from qm_catalog.ordering import ORDERING, resolve
 from qm_catalog.peers import Peers
-from qm_catalog.problems import AmbiguousProject, NotAnExtension, NothingToReplace, OrderEnded, UnknownReference
+from qm_catalog.problems import (
+    AmbiguousProject,
+    NotAnExtension,
+    NothingToReplace,
+    OrderEnded,
+    OrderWaiting,
+    UnknownReference,
+)
 from qm_catalog.record_phase import Phase
 from qm_catalog.record_view import RecordView, view
 from qm_catalog.request_record import Record
@@ -115,11 +122,11 @@ def _commands(runtime: Runtime) -> APIRouter:
     @router.post(
         "/orders/{order}/extend",
         status_code=202,
-        responses=problems(*_ENDING, NotAnExtension, OrderEnded),
+        responses=problems(*_ENDING, NotAnExtension, OrderWaiting, OrderEnded),
         response_model=RecordView,
     )
     async def extend_order(order: str, access: Access, form: ExtendForm) -> Response:
-        """Move the end of an order to a later instant."""
+        """Move the end of an order that is admitted to a later instant."""
         return await command(access, order, Extend(order, form.expires_at))
 
     @router.post(

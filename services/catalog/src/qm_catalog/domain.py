@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from qm_catalog.record_phase import Phase, phase
 from qm_catalog.request_record import Record
 from qm_catalog.standing import finished, promised_end
 from qm_events import EventData
@@ -123,9 +124,17 @@ def _release(_: Order, command: Release, ctx: Context) -> Decision:
     return (OrderReleaseRequested(order=command.order, requested_at=ctx.now, fault=command.fault),)
 
 
+_UNDECIDED = (Phase.SUBMITTED, Phase.PENDING_APPROVAL, Phase.HELD)
+
+
 def _extend(_: Order, command: Extend, ctx: Context) -> Decision:
     record: Record | None = ctx.docs.get(RECORDS, command.order)
-    end, wanted = promised_end(record) if record else None, command.expires_at
+    if record is None or phase(record) in _UNDECIDED:
+        # People and quota decide on what was asked for: a later end is not slipped in under their decision.
+        stands = phase(record) if record else Phase.SUBMITTED
+        detail = f"order {command.order} is {stands.value}"
+        return Rejected("order-waiting", detail, "Move its end once it is admitted; or cancel it and order again.")
+    end, wanted = promised_end(record), command.expires_at
     if wanted == end:
         return ()
     if wanted <= ctx.now or (end is not None and wanted < end):

@@ -33,6 +33,13 @@ class NotAnExtension(ProblemError):
     remedy = "Name a later end; to end the order sooner, release it."
 
 
+class OrderWaiting(ProblemError):
+    """The order is not admitted yet: its end is part of what is being decided on."""
+
+    code, status, title = "order-waiting", 409, "The order is not admitted yet"
+    remedy = "Move its end once it is admitted; or cancel it and order again with the later end."
+
+
 class OrderEnded(ProblemError):
     """The order is at its end, or on the way there."""
 
