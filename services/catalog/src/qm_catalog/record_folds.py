@@ -221,7 +221,8 @@ def _metered(change: Change) -> Fold[Record]:
         if event.version <= old.versions.get(stream, 0):
             return record
         versions = {**old.versions, stream: event.version}
-        new = replace(old, versions=dict(sorted(versions.items())), **change(old, event.data, event.time))
+        told: Changes = {"versions": dict(sorted(versions.items())), "version": sum(versions.values())}
+        new = replace(old, **told, **change(old, event.data, event.time))
         return replace(record, metered=new)
 
     return Fold(apply, _of_order)

@@ -233,7 +233,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Metered(Section):
-    """Topic `usage`: a stream for each allocation, so that `versions` tells what was folded, and `version` nothing."""
+    """Topic `usage`: a stream for each allocation, so that `versions` tells what was folded, and `version` how much."""
 
     versions: dict[str, int] = field(default_factory=dict)
     held: tuple[Interval, ...] = ()
