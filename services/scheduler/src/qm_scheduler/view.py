@@ -208,7 +208,7 @@ class View:
         for count in levels.irange(least):
             for key in levels[count]:
                 room = self.rooms[key]
-                if room.cpu_milli >= cpu_milli and room.memory_mib >= memory_mib:
+                if suffices(room, cpu_milli, memory_mib):
                     yield room
                     continue
                 vain += 1
@@ -242,10 +242,15 @@ class View:
         return False
 
 
+def suffices(room: Room, cpu_milli: int, memory_mib: int) -> bool:
+    """Return whether a node has so much CPU and memory. One that was described anew with less than is in use has less
+    than none, and still serves whoever needs none."""
+    return (not cpu_milli or room.cpu_milli >= cpu_milli) and (not memory_mib or room.memory_mib >= memory_mib)
+
+
 def _offer(room: Room | None, kind: Kind, cpu_milli: int, memory_mib: int) -> int | None:
     """Return the free cards of a kind on a node that has so much CPU and memory."""
-    enough = room is not None and room.cpu_milli >= cpu_milli and room.memory_mib >= memory_mib
-    return room.free.get(kind) if room is not None and enough else None
+    return room.free.get(kind) if room is not None and suffices(room, cpu_milli, memory_mib) else None
 
 
 def _shift(levels: SortedDict, key: bytes, before: int | None, after: int | None) -> None:
