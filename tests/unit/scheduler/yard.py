@@ -33,15 +33,15 @@ from qm_scheduler.consumers import SCHEDULER
 from qm_scheduler.domain import Preempt
 from qm_scheduler.fleet import Node, Observation
 from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, Seen, Uncordon
-from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
+from qm_scheduler.projections import LIVE, OrderDoc
+from qm_scheduler.own import own_reasons
 from qm_scheduler.reasons import explain
-from qm_scheduler.shares import SHARES
 from qm_service.model import Act, Context, Rejected
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
 MIB = 1024
 _DECIDERS = {decider.kind: decider for decider in SCHEDULER.deciders}
-_PROJECTIONS = {projection.name: projection for projection in (ALLOCATIONS, NODES, SHARES)}
+_PROJECTIONS = {projection.name: projection for projection in LIVE}
 
 
 def request(
@@ -121,6 +121,9 @@ class _Resident(dict[str, Any]):
         if not self.keep(doc):
             raise KeyError(key)
         return doc
+
+    def items(self) -> Any:
+        return {key: doc for key, doc in self.docs.items() if self.keep(doc)}.items()
 
 
 @dataclass
@@ -244,7 +247,8 @@ class Yard:
         return [reason.code for reason in self.why(order)]
 
     def why(self, order: str) -> tuple[WaitReason, ...]:
-        return explain(self.board.case(self.board.queue.orders[order].ask.shape), self.board.line(order))
+        ask = self.board.queue.orders[order].ask
+        return explain(self.board.case(ask.shape), self.board.line(order), own_reasons(self.board, ask))
 
     def told(self, order: str) -> list[WaitCode]:
         """First reasons as they were told, in time."""
@@ -292,18 +296,18 @@ class Yard:
     def fold(self, event: Event[Any]) -> None:
         for name, projection in _PROJECTIONS.items():
             fold = projection.folds.get(type(event.data))
-            if fold is None:
-                continue
-            old = self.docs.all[name].get(event.key)
-            new = fold.apply(old, event)
-            self.docs.all[name].pop(event.key, None)
-            if new is not None:
-                self.docs.all[name][event.key] = new
-            keep = projection.resident
-            assert keep is not None
-            before, after = (doc if doc is not None and keep(doc) else None for doc in (old, new))
-            if before is not None or after is not None:
-                self.board.changed(name, event.key, before, after)
+            for key in fold.keys(event) if fold else ():
+                self._fold_one(name, projection, key, fold, event)
+
+    def _fold_one(self, name: str, projection: Any, key: str, fold: Any, event: Event[Any]) -> None:
+        old = self.docs.all[name].get(key)
+        new = fold.apply(old, event)
+        self.docs.all[name].pop(key, None)
+        if new is not None:
+            self.docs.all[name][key] = new
+        before, after = (doc if doc is not None and projection.resident(doc) else None for doc in (old, new))
+        if before is not None or after is not None:
+            self.board.changed(name, key, before, after)
 
     def react(self, event: Event[Any]) -> None:
         reaction = SCHEDULER.reactions.get(type(event.data))
@@ -327,7 +331,7 @@ class Yard:
     def fresh_board(self, *, nodes_first: bool = True) -> Board:
         """Return the index as a restart would build it, in whichever order documents are read."""
         board = Board()
-        for name, projection in reversed(_PROJECTIONS.items()) if nodes_first else _PROJECTIONS.items():
+        for name, projection in _PROJECTIONS.items() if nodes_first else reversed(_PROJECTIONS.items()):
             for key, doc in self.docs.all[name].items():
                 assert projection.resident is not None
                 if projection.resident(doc):

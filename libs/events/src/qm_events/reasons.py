@@ -82,7 +82,20 @@ REASONS: Mapping[WaitCode, Meaning] = {
         "The platform that would build the environment does not answer", "Nothing to do: the operators see it"
     ),
     WaitCode.WAITING_FOR_PREEMPTION: Meaning(
-        "Cards were taken back for this order and are being cleaned", "Nothing to do: it starts when they are clean"
+        "Cards were taken back for this order and are being cleaned",
+        "Nothing to do: it starts when they are clean",
+        {
+            "cards_awaited": "cards that others give up and that are not back yet",
+            "orders_leaving": "orders that give them up",
+            "expected_at": "when they should be back",
+        },
+        "scheduler",
+    ),
+    WaitCode.RECENTLY_RECLAIMED: Meaning(
+        "It gave borrowed cards back to their owner and stays out for a while",
+        "Wait until then, or order within the quota of the project",
+        {"not_before": "when it may be given cards again"},
+        "scheduler",
     ),
     WaitCode.HIGHER_PRIORITY_AHEAD: Meaning(
         "Orders that must be served first wait for the same cards",

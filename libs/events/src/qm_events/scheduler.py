@@ -52,6 +52,8 @@ class AllocationPromised(EventData):
     """When the leases in the way end; null: that is not known."""
     victims: tuple[str, ...] | None = None
     """Allocations that give their cards up for this place, each told so in the same step."""
+    binds: int | None = Field(default=None, strict=True)
+    """Up to this priority the place is kept, where a victim of it ranks higher than the order itself."""
     promised_at: UtcTime
 
 
@@ -87,6 +89,10 @@ class AllocationPreempted(EventData):
     its card-hours are used up."""
     why: Text
     """For the one who reads the record: never names another tenant."""
+    accelerators: tuple[DnsLabel, ...] | None = None
+    """The types of the cards, sorted."""
+    not_before: UtcTime | None = None
+    """In the queue again it is given nothing before this time."""
     preempted_at: UtcTime
 
 

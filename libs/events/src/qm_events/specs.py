@@ -161,6 +161,7 @@ class WaitCode(StrEnum):
     MAINTENANCE_WINDOW = "MaintenanceWindow"
     BACKEND_UNAVAILABLE = "BackendUnavailable"
     WAITING_FOR_PREEMPTION = "WaitingForPreemption"
+    RECENTLY_RECLAIMED = "RecentlyReclaimed"
     HIGHER_PRIORITY_AHEAD = "HigherPriorityAhead"
     HEALTHY_CAPACITY_INSUFFICIENT = "HealthyCapacityInsufficient"
     TOPOLOGY_UNSATISFIABLE = "TopologyUnsatisfiable"

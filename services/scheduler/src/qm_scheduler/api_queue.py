@@ -10,6 +10,7 @@ from qm_events.ids import stream_name
 from qm_events.units import DnsLabel
 from qm_scheduler.board import Board
 from qm_scheduler.problems import CardElsewhere, NodeUnknown, OrderKnown, ProjectUnknown
+from qm_scheduler.projections import LIVE
 from qm_scheduler.shares import SetShare
 from qm_scheduler.views import (
     CapacityView,
@@ -53,7 +54,7 @@ def queue_routes(runtime: Runtime) -> APIRouter:
     async def simulate_queue(body: WhatIf, _: Access) -> WhatIfView:
         """Run the scheduler over orders that might come, on the fleet as it is or might be; nothing is changed."""
         docs = runtime.context().docs
-        known = {name: dict(docs.resident(name)) for name in ("nodes", "allocations", "shares")}
+        known = {projection.name: dict(docs.resident(projection.name)) for projection in LIVE}
         # It may take a while on a large fleet: documents are values, so another thread may look at them.
         answer = await to_thread(whatif, body, known, runtime.clock.now())
         if isinstance(answer, Rejected):

@@ -6,14 +6,18 @@ It follows from the resident documents alone, so it is never stored. `settle` re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from sortedcontainers import SortedList
 
 from qm_events.specs import Health
+from qm_scheduler.allocation import Phase
 from qm_scheduler.case import Case
 from qm_scheduler.fleet import Node
 from qm_scheduler.holds import Hold
+from qm_scheduler.laws import Laws
+from qm_scheduler.loose import Loose, candidate_of
 from qm_scheduler.pool import Change, Pool
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.queue import Line, Queue
@@ -45,6 +49,21 @@ class Board:
     """Types of which other cards could serve than before."""
     suspect: dict[str, None] = field(default_factory=dict)
     """Orders whose promise may not hold any more, or may be bettered."""
+    laws: Laws = field(default_factory=Laws)
+    loose: Loose = field(init=False)
+    eager: dict[Ask, None] = field(default_factory=dict)
+    """Lines of which the first has to be asked whether somebody should leave for it."""
+    look_at: datetime | None = None
+    """When time alone may change the answer to that."""
+    leaving: dict[str, OrderDoc] = field(default_factory=dict)
+    """Allocations that are given up and not yet back, with their orders."""
+    timed: SortedList = field(default_factory=lambda: SortedList(key=itemgetter(0)))
+    """(time, line) of lines that may be placed from then on."""
+    parked: set[Ask] = field(default_factory=set)
+    """Those whose time has not come; they claim nothing."""
+
+    def __post_init__(self) -> None:
+        self.loose = Loose(self.pool)
 
     def changed(self, projection: str, key: str, old: Any | None, new: Any | None) -> None:
         """Follow one resident document."""
@@ -64,6 +83,34 @@ class Board:
     def case(self, shape: Shape) -> Case:
         """Return a shape with what decides whether it fits."""
         return Case(shape, self.pool, self.next_end)
+
+    def claims(self, ask: Ask) -> tuple[str, ...]:
+        """Return the types that a line claims now."""
+        return () if ask in self.parked else self.case(ask.shape).served_by_ends
+
+    def wake(self, now: datetime) -> None:
+        """Let in whose time has come, and ask again whom time may have helped."""
+        while self.timed and self.timed[0][0] <= now:
+            ask = self.timed.pop(0)[1]
+            self.parked.discard(ask)
+            if (line := self.queue.lines.get(ask)) is not None:
+                self.queue.claim(line, self.claims(ask))
+                self.news[ask] = None
+        if self.look_at is not None and self.look_at <= now:
+            self.look_at = None
+            self.eager.update(dict.fromkeys(self.queue.lines))
+
+    def look_again(self, at: datetime | None) -> None:
+        """Ask again at a time."""
+        if at is not None:
+            self.look_at = min(at, self.look_at or at)
+
+    @property
+    def due(self) -> datetime | None:
+        """When `settle` has something to do though nothing happens."""
+        times = [self.timed[0][0]] if self.timed else []
+        # Nobody waits: nobody has to be asked.
+        return min([*times, self.look_at] if self.look_at and self.queue.orders else times, default=None)
 
     def case_of(self, line: Line) -> Case:
         """Return the shape of a line, with what is known of it already."""
@@ -88,7 +135,7 @@ class Board:
         changed, self.lasting = self.lasting, set()
         for ask, line in self.queue.lines.items():
             if not changed.isdisjoint(ask.shape.accelerators):
-                self.queue.claim(line, self.case(ask.shape).served_by_ends)
+                self.queue.claim(line, self.claims(ask))
                 self.news[ask] = None
         for order, hold in self.pool.holds.items():
             if not changed.isdisjoint(hold.shape.accelerators):
@@ -101,8 +148,10 @@ def _node(board: Board, _: str, old: Node | None, new: Node | None) -> None:
         board.pool.put(new, change)
         if old is None or old.holdings is new.holdings:
             _impaired(board, old, new)
+        board.loose.refresh(new.node)
     elif old is not None:
         board.pool.drop(old, change)
+        board.loose.refresh(old.node)
     board.note(change)
 
 
@@ -122,6 +171,8 @@ def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -
         _leases(board, before, after, change)
         _cleaning(board, before, after, change)
         _held(board, before, after)
+        _given_up(board, before, after)
+    _loosened(board, before, after)
     _kept(board, key, old, new, change)
     waiting = waiting_of(new)
     if waiting is not None or key in board.queue.orders:
@@ -135,8 +186,10 @@ def _queued(board: Board, key: str, waiting: Waiting | None) -> None:
     queue.put(key, waiting)
     if waiting is not None:
         line = queue.lines[waiting.ask]
+        board.eager[waiting.ask] = None
         if is_new:
-            queue.claim(line, board.case(waiting.ask.shape).served_by_ends)
+            _timed(board, waiting.ask)
+            queue.claim(line, board.claims(waiting.ask))
         elif was is None and any(hold.priority < -waiting.level[0] for hold in board.pool.holds.values()):
             # Places that bound the others of its line may not bind this one.
             queue.rouse(line)
@@ -145,6 +198,37 @@ def _queued(board: Board, key: str, waiting: Waiting | None) -> None:
     if was is None or waiting is None or was.ask != waiting.ask:
         for each in (was, waiting):
             board.seen.update(dict.fromkeys(each.ask.shape.accelerators if each else ()))
+
+
+def _timed(board: Board, ask: Ask) -> None:
+    """Only `Board.wake` knows what time it is: until then a line with a time waits for it."""
+    if ask.after is not None:
+        board.parked.add(ask)
+        board.timed.add((ask.after, ask))
+
+
+def _given_up(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    for doc, leaves in ((old, False), (new, True)):
+        if doc is None or doc.phase is not Phase.PREEMPTED:
+            continue
+        if leaves:
+            board.leaving[doc.allocation] = doc
+        else:
+            board.leaving.pop(doc.allocation, None)
+        for order, hold in board.pool.holds.items():
+            if doc.allocation in hold.victims and order in board.queue.orders:
+                board.news[board.queue.orders[order].ask] = None
+
+
+def _loosened(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    was, now = candidate_of(old), candidate_of(new)
+    if was == now:
+        return
+    if was is not None:
+        board.loose.put(was.allocation, None)
+    if now is not None:
+        board.loose.put(now.allocation, now)
+        board.look_again(board.laws.ripe_at(now.since))
 
 
 def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
@@ -163,7 +247,8 @@ def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, ch
     hold = None
     if now is not None and new is not None:
         picks = tuple(Pick(at.node, (at.accelerator, at.card_memory_mib, ()), at.units) for at in now.places)
-        hold = Hold(key, new.asked.priority, shape_of(new.asked), picks, now.until)
+        priority = new.asked.priority if now.binds is None else now.binds
+        hold = Hold(key, priority, shape_of(new.asked), picks, now.until, now.victims)
     board.pool.keep(key, hold, change)
     board.suspect.pop(key, None)
 

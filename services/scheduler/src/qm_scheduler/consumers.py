@@ -91,5 +91,6 @@ SCHEDULER = Definition(
     projections=PROJECTIONS,
     reactions=REACTIONS,
     settle=settle,
+    due=lambda ctx: ctx.index.due,
     new_index=Board,
 )

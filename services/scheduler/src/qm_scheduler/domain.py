@@ -65,6 +65,10 @@ class Promise:
     order: str
     places: tuple[KeptPlace, ...]
     until: datetime | None
+    victims: tuple[str, ...] = ()
+    """Allocations that give their cards up for it."""
+    binds: int | None = None
+    """Up to which priority, where that is above its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class Preempt:
     allocation: str
     cause: Literal["preempted", "reclaimed", "replaced", "suspended"]
     why: str
+    not_before: datetime | None = None
+    """It is given nothing before this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +157,18 @@ def _allocate(state: Allocation, command: Allocate, ctx: Context) -> Decision:
 
 
 def _promise(state: Allocation, command: Promise, ctx: Context) -> Decision:
-    if state.phase is not Phase.WAITING or state.promise == (command.places, command.until):
+    if state.phase is not Phase.WAITING or state.promise == (command.places, command.until, command.victims):
         return []
-    return [AllocationPromised(order=command.order, places=command.places, until=command.until, promised_at=ctx.now)]
+    return [
+        AllocationPromised(
+            order=command.order,
+            places=command.places,
+            until=command.until,
+            victims=command.victims or None,
+            binds=command.binds,
+            promised_at=ctx.now,
+        )
+    ]
 
 
 def _impair(state: Allocation, command: Impair, ctx: Context) -> Decision:
@@ -188,6 +203,8 @@ def _preempt(state: Allocation, command: Preempt, ctx: Context) -> Decision:
             allocation=command.allocation,
             cause=command.cause,
             why=command.why,
+            accelerators=tuple(sorted({unit.accelerator for unit in state.units})),
+            not_before=command.not_before,
             preempted_at=ctx.now,
         )
     ]

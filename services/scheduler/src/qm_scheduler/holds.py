@@ -13,6 +13,8 @@ from qm_scheduler.view import Ask, Kind, Pick, Room, Shape
 
 BUILD = timedelta(minutes=10)
 """How long after its allocation an order is READY as far as passing goes; its duration counts from then."""
+GIVE_BACK = timedelta(minutes=10)
+"""How long it takes to give cards back clean, as far as estimates go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Hold:
     picks: tuple[Pick, ...]
     until: datetime | None
     """When the leases in the way have ended; None = not known."""
+    victims: tuple[str, ...] = ()
+    """Allocations that give their cards up for it."""
 
     def needs(self, room: Room) -> tuple[Mapping[Kind, int], int]:
         """Return the cards by kind that are kept on a node, and for how many units."""

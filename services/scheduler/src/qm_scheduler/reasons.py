@@ -199,14 +199,19 @@ def standing_reasons(case: Case) -> tuple[WaitReason, ...]:
     return case.standing
 
 
-def explain(case: Case, line: Ahead | None) -> tuple[WaitReason, ...]:
-    """Return all reasons that hold; `line` = None: nobody is in the way. Empty only for an order that can be placed."""
+def explain(case: Case, line: Ahead | None, own: Sequence[WaitReason] = ()) -> tuple[WaitReason, ...]:
+    """Return all reasons that hold; `line` = None: nobody is in the way; `own` concern this order alone. Empty only for
+    an order that can be placed."""
     ahead = higher_priority_ahead(case, line)
-    standing = standing_reasons(case)
-    reasons = (*standing, ahead) if ahead else standing
+    reasons = (*standing_reasons(case), *own, *((ahead,) if ahead else ()))
     return tuple(sorted(reasons, key=lambda reason: RANK[reason.code]))
 
 
-def first_code(case: Case, line: Ahead | None) -> WaitCode | None:
-    """Return the code of the first reason."""
-    return next((reason.code for rule in RULES if (reason := rule(case, line))), None)
+def first_code(case: Case, own: Sequence[WaitReason], *, behind: bool) -> WaitCode | None:
+    """Return the code of the first reason; `behind`: somebody must be served first."""
+    codes = [each.code for each in own]
+    if behind:
+        codes.append(WaitCode.HIGHER_PRIORITY_AHEAD)
+    elif (found := next((reason.code for rule in RULES if (reason := rule(case, None))), None)) is not None:
+        codes.append(found)
+    return min(codes, key=lambda code: RANK[code], default=None)

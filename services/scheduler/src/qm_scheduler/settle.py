@@ -8,18 +8,20 @@ somebody asks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from qm_events.ids import stream_name
-from qm_events.scheduler import KeptPlace
-from qm_events.specs import Health, PlacedUnit, WaitCode, WaitReason
+from qm_events.specs import Health, PlacedUnit, WaitReason
 from qm_scheduler.board import Board
 from qm_scheduler.domain import Allocate, Explain, Impair, Promise, allocation_id
+from qm_scheduler.evict import evict_next, kept_places
 from qm_scheduler.fleet import SICK, Node
 from qm_scheduler.inventory import HoldCards
+from qm_scheduler.own import own_reasons
 from qm_scheduler.placement import place_for
-from qm_scheduler.projections import OrderDoc
+from qm_scheduler.projections import OrderDoc, Promised
 from qm_scheduler.promise import earliest
 from qm_scheduler.queue import Line, Rank
 from qm_scheduler.reasons import Ahead, explain, first_code
@@ -33,6 +35,7 @@ MANY = 32
 def settle(ctx: Context) -> Sequence[Act]:
     """Return the acts of the next placement or promise; if there is none, those of all reasons that changed."""
     board: Board = ctx.index
+    board.wake(ctx.now)
     if board.lasting:
         board.reclaim()
     if board.impaired and (acts := _impaired(board, ctx)):
@@ -40,6 +43,8 @@ def settle(ctx: Context) -> Sequence[Act]:
     if board.suspect and (acts := _renew(board, ctx)):
         return acts
     if acts := _place_next(board, ctx):
+        return acts
+    if board.eager and (acts := evict_next(board, ctx, partial(_promised_first, board, ctx))):
         return acts
     if board.seen or board.news:
         return tuple(_explain(board, ctx))
@@ -55,12 +60,15 @@ def _place_next(board: Board, ctx: Context) -> Sequence[Act]:
         picks = place_for(pool, line.ask, -rank[0][0], ctx.now)
         if picks is None:
             queue.sleep(line, pool.mark)
+            board.eager[line.ask] = None
             continue
-        for passed in _passed(board, rank, picks):
-            if acts := _promise(board, ctx, passed):
-                return acts
-        return _grant(board, ctx, rank[2][1], line, picks)
+        return _promised_first(board, ctx, rank, picks) or _grant(board, ctx, rank[2][1], line, picks)
     return ()
+
+
+def _promised_first(board: Board, ctx: Context, rank: Rank, picks: Sequence[Pick]) -> Sequence[Act]:
+    """Keep a place for the next one that would be passed."""
+    return next((acts for passed in _passed(board, rank, picks) if (acts := _promise(board, ctx, passed))), ())
 
 
 def _passed(board: Board, rank: Rank, picks: Sequence[Pick]) -> Iterator[str]:
@@ -101,15 +109,14 @@ def _promise(board: Board, ctx: Context, order: str) -> Sequence[Act]:
     """Keep the earliest place for an order, or take back a promise that nothing can keep."""
     doc: OrderDoc = ctx.docs.resident("allocations")[order]
     start = earliest(board, ctx.docs.resident("allocations"), board.queue.orders[order], ctx.now)
-    places = tuple(
-        KeptPlace(node=pick.node, accelerator=pick.kind[0], card_memory_mib=pick.kind[1], units=pick.units)
-        for pick in (start.picks if start else ())
-    )
-    until = start.at if start else None
-    known, since = (doc.promise.places, doc.promise.until) if doc.promise else ((), None)
-    if places == known and (until == since or (until and since and max(until, since) <= ctx.now)):
+    places, until = kept_places(start.picks if start else ()), start.at if start else None
+    known = doc.promise or Promised((), None)
+    since = known.until
+    if places == known.places and (
+        known.victims or until == since or (until and since and max(until, since) <= ctx.now)
+    ):
         return ()
-    command = Promise(order, places, until)
+    command = Promise(order, places, until, known.victims, known.binds)
     return (Act(stream_name("allocation", order), command, doc.tenant, doc.project, order),)
 
 
@@ -169,12 +176,15 @@ def _changed_reasons(board: Board) -> dict[str, tuple[WaitReason, ...]]:
     told = {order: shape for order in orders if order in queue.orders and (shape := _is_news(board, order))}
     cases = {shape: board.case(shape) for shape in set(told.values())}
     counts = queue.places() if len(told) > MANY else {}
-    return {order: explain(cases[shape], _ahead(board, order, counts)) for order, shape in told.items()}
+    return {
+        order: explain(cases[shape], _ahead(board, order, counts), own_reasons(board, board.queue.orders[order].ask))
+        for order, shape in told.items()
+    }
 
 
 def _told_otherwise(board: Board, line: Line) -> Iterator[str]:
     """Yield the orders of a line that were not told what most of it are told."""
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if line.claims else first_code(board.case(line.ask.shape), None)
+    code = first_code(board.case(line.ask.shape), own_reasons(board, line.ask), behind=bool(line.claims))
     for told, seqs in line.codes.items():
         if told is not code:
             yield from (order for _, order in seqs)
@@ -183,9 +193,9 @@ def _told_otherwise(board: Board, line: Line) -> Iterator[str]:
 def _is_news(board: Board, order: str) -> Shape | None:
     """Return the shape of an order if its first reason is another than it was told."""
     waiting, shape = board.queue.orders[order], board.queue.orders[order].ask.shape
-    behind = board.queue.is_behind(order)
     line = board.queue.lines[waiting.ask]
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else first_code(board.case_of(line), None)
+    own = own_reasons(board, waiting.ask)
+    code = first_code(board.case_of(line), own, behind=board.queue.is_behind(order))
     return None if code in (None, waiting.code) else shape
 
 

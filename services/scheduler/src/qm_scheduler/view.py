@@ -46,6 +46,8 @@ class Ask(NamedTuple):
     """When it ends at the latest."""
     owner: str
     """The order that a place is kept for, else empty."""
+    after: datetime | None = None
+    """It may be placed from this time on; None = at once."""
 
     @property
     def cards(self) -> int:
@@ -90,9 +92,9 @@ def shape_of(request: OrderRequest) -> Shape:
     )
 
 
-def ask_of(request: OrderRequest, owner: str = "") -> Ask:
+def ask_of(request: OrderRequest, owner: str = "", after: datetime | None = None) -> Ask:
     """Return what an order asks for; `owner`: its id if a place is kept for it."""
-    return Ask(shape_of(request), request.duration_seconds, request.expires_at, owner)
+    return Ask(shape_of(request), request.duration_seconds, request.expires_at, owner, after)
 
 
 @lru_cache(maxsize=1 << 18)

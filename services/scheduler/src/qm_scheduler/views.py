@@ -13,6 +13,7 @@ from qm_scheduler.board import Board
 from qm_scheduler.estimate import estimate
 from qm_scheduler.fleet import Card, Node
 from qm_scheduler.health import Name
+from qm_scheduler.own import own_reasons
 from qm_scheduler.pool import CLASSES, Pool
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.reasons import explain
@@ -232,7 +233,7 @@ def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str, now: date
     """Return a waiting order with the reasons that hold at this moment; `docs` are the resident allocations."""
     doc, waiting = docs[order], board.queue.orders[order]
     asked, line = doc.asked, board.line(order)
-    reasons = explain(board.case(waiting.ask.shape), line)
+    reasons = explain(board.case(waiting.ask.shape), line, own_reasons(board, waiting.ask))
     return QueueItem(
         order=order,
         tenant=doc.tenant,

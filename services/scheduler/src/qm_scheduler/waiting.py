@@ -29,7 +29,7 @@ def waiting_of(doc: OrderDoc | None) -> Waiting | None:
     return Waiting(
         (-doc.request.priority, 0 if kept else 1),
         (doc.submitted_at, doc.order),
-        ask_of(doc.request, doc.order if kept else ""),
+        ask_of(doc.request, doc.order if kept else "", doc.not_before),
         doc.reasons[0].code if doc.reasons else None,
         f"{doc.tenant}/{doc.project}",
     )

@@ -13,6 +13,7 @@ from qm_scheduler.domain import Enqueue
 from qm_scheduler.estimate import estimate
 from qm_scheduler.health import Name
 from qm_scheduler.inventory import Cordon, Describe
+from qm_scheduler.own import own_reasons
 from qm_scheduler.reasons import explain
 from qm_scheduler.sandbox import Sandbox
 from qm_scheduler.views import NodeInput
@@ -109,6 +110,8 @@ def _outcome(box: Sandbox, order: str) -> WhatIfOutcome:
         order=order,
         units=[],
         position=box.board.queue.ahead(order)[0] + 1,
-        reasons=list(explain(box.board.case(waiting.ask.shape), box.board.line(order))),
+        reasons=list(
+            explain(box.board.case(waiting.ask.shape), box.board.line(order), own_reasons(box.board, waiting.ask))
+        ),
         estimate=estimate(box.board, box.docs["allocations"], order, box.now),
     )
