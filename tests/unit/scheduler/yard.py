@@ -18,6 +18,7 @@ from qm_events.provisioner import (
 )
 from qm_events.scheduler import AllocationAllocated, AllocationWaiting, CardSpec, NodeRegistered
 from qm_events.specs import (
+    Amounts,
     EndCause,
     Health,
     OrderRequest,
@@ -33,8 +34,8 @@ from qm_scheduler.consumers import SCHEDULER
 from qm_scheduler.domain import Preempt
 from qm_scheduler.fleet import Node, Observation
 from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, Seen, Uncordon
-from qm_scheduler.projections import LIVE, OrderDoc
 from qm_scheduler.own import own_reasons
+from qm_scheduler.projections import LIVE, OrderDoc
 from qm_scheduler.reasons import explain
 from qm_service.model import Act, Context, Rejected
 
@@ -143,10 +144,27 @@ class Yard:
     def node(self, node: str, cards: Any, **more: Any) -> None:
         self.ask(f"node/{node}", Describe(node_fact(node, cards, **more)))
 
-    def order(self, order: str, asked: OrderRequest, *, at: int | None = None, settle: bool = True) -> None:
-        """`at`: seconds after START at which it was submitted (default: one after all before)."""
+    def order(
+        self,
+        order: str,
+        asked: OrderRequest,
+        *,
+        at: int | None = None,
+        settle: bool = True,
+        borrowed: int = 0,
+        reclaims: int = 0,
+    ) -> None:
+        """`at`: seconds after START at which it was submitted (default: one after all before). `borrowed`, `reclaims`:
+        cards."""
         submitted = self.tick() if at is None else START + timedelta(seconds=at)
-        fact = OrderAdmitted(order=order, request=asked, digest="d", submitted_at=submitted)
+        fact = OrderAdmitted(
+            order=order,
+            request=asked,
+            digest="d",
+            submitted_at=submitted,
+            borrowed=Amounts(values={"cards": borrowed}) if borrowed else None,
+            reclaims=Amounts(values={"cards": reclaims}) if reclaims else None,
+        )
         self.hear(f"admission/{order}", fact, settle=settle)
 
     def cancel(self, order: str) -> None:

@@ -52,8 +52,6 @@ class AllocationPromised(EventData):
     """When the leases in the way end; null: that is not known."""
     victims: tuple[str, ...] | None = None
     """Allocations that give their cards up for this place, each told so in the same step."""
-    binds: int | None = Field(default=None, strict=True)
-    """Up to this priority the place is kept, where a victim of it ranks higher than the order itself."""
     promised_at: UtcTime
 
 

@@ -5,7 +5,7 @@ It follows from the resident documents alone, so it is never stored. `settle` re
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
@@ -16,15 +16,18 @@ from qm_scheduler.allocation import Phase
 from qm_scheduler.case import Case
 from qm_scheduler.fleet import Node
 from qm_scheduler.holds import Hold
-from qm_scheduler.laws import Laws
+from qm_scheduler.laws import Laws, next_minute
 from qm_scheduler.loose import Loose, candidate_of
-from qm_scheduler.pool import Change, Pool
+from qm_scheduler.placement import place, place_for
+from qm_scheduler.pool import Change, Pool, Sight
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.queue import Line, Queue
 from qm_scheduler.reasons import Ahead
 from qm_scheduler.shares import Share
-from qm_scheduler.view import Ask, Pick, Shape, shape_of
+from qm_scheduler.view import Ask, Pick, Shape, right_of, shape_of
 from qm_scheduler.waiting import Waiting, waiting_of
+
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -55,10 +58,14 @@ class Board:
     """Lines of which the first has to be asked whether somebody should leave for it."""
     look_at: datetime | None = None
     """When time alone may change the answer to that."""
+    in_vain: bool = False
+    """Somebody asked so, and nobody had to leave: what others get and give up may change that within a minute."""
     leaving: dict[str, OrderDoc] = field(default_factory=dict)
     """Allocations that are given up and not yet back, with their orders."""
     timed: SortedList = field(default_factory=lambda: SortedList(key=itemgetter(0)))
     """(time, line) of lines that may be placed from then on."""
+    now: datetime = NEVER
+    """When `settle` looked last."""
     parked: set[Ask] = field(default_factory=set)
     """Those whose time has not come; they claim nothing."""
 
@@ -90,14 +97,16 @@ class Board:
 
     def wake(self, now: datetime) -> None:
         """Let in whose time has come, and ask again whom time may have helped."""
+        self.now = now
         while self.timed and self.timed[0][0] <= now:
             ask = self.timed.pop(0)[1]
             self.parked.discard(ask)
             if (line := self.queue.lines.get(ask)) is not None:
                 self.queue.claim(line, self.claims(ask))
                 self.news[ask] = None
+                self.seen.update(dict.fromkeys(ask.shape.accelerators))
         if self.look_at is not None and self.look_at <= now:
-            self.look_at = None
+            self.look_at, self.in_vain = None, False
             self.eager.update(dict.fromkeys(self.queue.lines))
 
     def look_again(self, at: datetime | None) -> None:
@@ -121,7 +130,22 @@ class Board:
         if self.lasting:
             self.reclaim()
         queue = self.queue
-        return Ahead(*queue.ahead(order), queue.because(order)) if queue.is_behind(order) else None
+        return Ahead(*queue.ahead(order), queue.because(order)) if queue.is_behind(order) else self.kept_from(order)
+
+    def is_behind(self, order: str) -> bool:
+        """Return whether somebody must be served before an order."""
+        return self.queue.is_behind(order) or self.kept_from(order) is not None
+
+    def kept_from(self, order: str) -> Ahead | None:
+        """Return for whom, though not before it, what would do for an order is kept; None: for nobody."""
+        waiting = self.queue.orders[order]
+        priority = -waiting.level[0]
+        binding = [hold for hold in self.pool.holds.values() if hold.binds(waiting.ask, priority, self.now)]
+        if not binding or place(self.pool.views[Sight.FREE], waiting.ask.shape) is None:
+            return None
+        if place_for(self.pool, waiting.ask, priority, self.now) is not None:
+            return None
+        return Ahead(len(binding), sum(hold.shape.cards * hold.shape.units for hold in binding), "kept_place")
 
     def note(self, change: Change) -> None:
         """Remember what a change may alter."""
@@ -167,11 +191,16 @@ def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -
     change = Change()
     before = old if old is not None and old.is_holding else None
     after = new if new is not None and new.is_holding else None
+    kept = (old.promise if old else None) is not (new.promise if new else None)
+    if board.in_vain and (kept or before is not after):
+        board.look_again(next_minute(board.now))
     if before is not after and (before or after):
         _leases(board, before, after, change)
         _cleaning(board, before, after, change)
         _held(board, before, after)
         _given_up(board, before, after)
+        if before is None and after is not None:
+            _taken(board, after)
     _loosened(board, before, after)
     _kept(board, key, old, new, change)
     waiting = waiting_of(new)
@@ -207,6 +236,13 @@ def _timed(board: Board, ask: Ask) -> None:
         board.timed.add((ask.after, ask))
 
 
+def _taken(board: Board, new: OrderDoc) -> None:
+    """Who ranks higher may have taken what was kept: then another place has to be found."""
+    for name in dict.fromkeys(unit.node for unit in new.units):
+        holds = board.pool.kept.get(name, {})
+        board.suspect.update(dict.fromkeys(key for key, each in holds.items() if each.priority < new.asked.priority))
+
+
 def _given_up(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     for doc, leaves in ((old, False), (new, True)):
         if doc is None or doc.phase is not Phase.PREEMPTED:
@@ -218,6 +254,7 @@ def _given_up(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
         for order, hold in board.pool.holds.items():
             if doc.allocation in hold.victims and order in board.queue.orders:
                 board.news[board.queue.orders[order].ask] = None
+                board.suspect[order] = None
 
 
 def _loosened(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
@@ -247,8 +284,16 @@ def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, ch
     hold = None
     if now is not None and new is not None:
         picks = tuple(Pick(at.node, (at.accelerator, at.card_memory_mib, ()), at.units) for at in now.places)
-        priority = new.asked.priority if now.binds is None else now.binds
-        hold = Hold(key, priority, shape_of(new.asked), picks, now.until, now.victims)
+        right = right_of(new.tenant, new.borrowed, new.reclaims)
+        hold = Hold(
+            key,
+            new.asked.priority,
+            shape_of(new.asked),
+            picks,
+            now.until,
+            now.victims,
+            right,
+        )
     board.pool.keep(key, hold, change)
     board.suspect.pop(key, None)
 
@@ -283,8 +328,16 @@ def _cleaning(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: 
                 there[doc.order] = None
             else:
                 there.pop(doc.order, None)
+        _bettered(board, {unit.accelerator for unit in doc.units})
         nodes = tuple(sorted({unit.node for unit in doc.units}))
         board.pool.clean(doc.allocation, now, nodes, change)
+
+
+def _bettered(board: Board, types: set[str]) -> None:
+    """What is being given back may be an earlier place."""
+    board.suspect.update(
+        (order, None) for order, hold in board.pool.holds.items() if not types.isdisjoint(hold.shape.accelerators)
+    )
 
 
 def _share(board: Board, key: str, _old: Share | None, new: Share | None) -> None:

@@ -67,8 +67,6 @@ class Promise:
     until: datetime | None
     victims: tuple[str, ...] = ()
     """Allocations that give their cards up for it."""
-    binds: int | None = None
-    """Up to which priority, where that is above its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,6 @@ def _promise(state: Allocation, command: Promise, ctx: Context) -> Decision:
             places=command.places,
             until=command.until,
             victims=command.victims or None,
-            binds=command.binds,
             promised_at=ctx.now,
         )
     ]

@@ -15,7 +15,7 @@ from qm_events.scheduler import KeptPlace
 from qm_scheduler.board import Board
 from qm_scheduler.domain import Preempt, Promise
 from qm_scheduler.holds import GIVE_BACK
-from qm_scheduler.loose import Candidate, Who, lent_cards, who_is
+from qm_scheduler.loose import Candidate, Who, who_is
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.promise import earliest
 from qm_scheduler.queue import Line, Rank
@@ -43,8 +43,9 @@ def evict_next(board: Board, ctx: Context, first: Callable[[Rank, Sequence[Pick]
         plan = _plan(board, ctx, doc, line)
         if plan is None:
             board.eager.pop(line.ask, None)
+            board.in_vain = True
             continue
-        return first(rank, plan.picks) or list(_told(board, ctx, doc, plan))
+        return first(rank, plan.picks) or list(_told(board, ctx, doc, line, plan))
     return ()
 
 
@@ -54,19 +55,21 @@ def _askers(board: Board, docs: Mapping[str, Any]) -> Sequence[tuple[Rank, Line]
     for ask in board.eager:
         line = board.queue.lines.get(ask)
         rank = line.heads.top() if line is not None and line.claims else None
-        if line is not None and rank is not None and _may_ask(board, docs[rank[2][1]]):
+        if line is not None and rank is not None and _may_ask(board, line, docs[rank[2][1]]):
             found.append((rank, line))
     found.sort(key=lambda each: each[0])
     board.eager = {line.ask: None for _, line in found[:ASKED_MAX]}
     return found[:ASKED_MAX]
 
 
-def _may_ask(board: Board, doc: OrderDoc) -> bool:
-    return not (doc.promise and doc.promise.victims) and board.loose.may_take(who_is(doc))
+def _may_ask(board: Board, line: Line, doc: OrderDoc) -> bool:
+    return not (doc.promise and doc.promise.victims) and board.loose.may_take(
+        who_is(doc.asked.priority, line.ask.right)
+    )
 
 
 def _plan(board: Board, ctx: Context, doc: OrderDoc, line: Line) -> Plan | None:
-    asker = Asker(line.ask, who_is(doc), lent_cards(doc.reclaims))
+    asker = Asker(line.ask, who_is(doc.asked.priority, line.ask.right))
     lately = {name: each.times for name, each in ctx.docs.resident("evictions").items()}
     search = Search(board.pool, board.loose, board.laws, asker, lately, ctx.now)
     plan = search.plan()
@@ -86,15 +89,13 @@ def _is_worth_waiting(at: datetime, plan: Plan, cards: int, now: datetime) -> bo
     return cards * longer <= plan.cost
 
 
-def _told(board: Board, ctx: Context, doc: OrderDoc, plan: Plan) -> Iterator[Act]:
-    who = who_is(doc)
-    binds = max((each.priority for each in plan.victims), default=who.priority)
+def _told(board: Board, ctx: Context, doc: OrderDoc, line: Line, plan: Plan) -> Iterator[Act]:
+    who = who_is(doc.asked.priority, line.ask.right)
     promise = Promise(
         doc.order,
         kept_places(plan.picks),
         ctx.now + GIVE_BACK,
         tuple(each.allocation for each in plan.victims),
-        binds if binds > who.priority else None,
     )
     yield Act(stream_name("allocation", doc.order), promise, doc.tenant, doc.project, doc.order)
     docs = ctx.docs.resident("allocations")

@@ -48,14 +48,11 @@ class Laws:
 
     def ripe_at(self, since: datetime) -> datetime:
         """Return when an allocation may be a victim: on a full minute, so that there is one look a minute at most."""
-        at = since + timedelta(seconds=self.min_run_seconds)
-        return at if self.min_run_seconds == 0 else at.replace(second=0, microsecond=0) + timedelta(minutes=1)
+        return next_minute(since + timedelta(seconds=self.min_run_seconds))
 
     def spared_until(self, evicted: tuple[datetime, ...], now: datetime) -> datetime | None:
         """Return until when an order that was evicted at these times is no victim again; None: it may be one."""
         recent = recently(evicted, now)
-        if not self.evictions_a_day:
-            return datetime.max.replace(tzinfo=now.tzinfo)
         return recent[-self.evictions_a_day] + DAY if len(recent) >= self.evictions_a_day else None
 
     def window_until(self, evicted: tuple[datetime, ...], more: int, now: datetime) -> datetime | None:
@@ -75,6 +72,11 @@ class Laws:
         times = len(recently(reclaimed, last))
         seconds = min(self.backoff_seconds << min(times - 1, 20), self.backoff_max_seconds)
         return last + timedelta(seconds=seconds)
+
+
+def next_minute(at: datetime) -> datetime:
+    """Return the next full minute after a time."""
+    return at.replace(second=0, microsecond=0) + timedelta(minutes=1)
 
 
 def recently(times: tuple[datetime, ...], now: datetime) -> tuple[datetime, ...]:

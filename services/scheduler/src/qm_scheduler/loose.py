@@ -11,21 +11,15 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
-from qm_events.specs import Amounts, ServiceModel
+from qm_events.specs import ServiceModel
 from qm_scheduler.fleet import Node
 from qm_scheduler.holds import freed
 from qm_scheduler.pool import Pool, Sight, usable
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.view import View, seat
+from qm_scheduler.view import Right, View, lent_cards, seat
 
 VIEWS_MAX = 32
 """For so many kinds of askers a view is kept in step; the oldest is made again when it is asked for."""
-
-
-def lent_cards(amounts: Amounts | None) -> Mapping[str, int]:
-    """Return what of these amounts is cards, by dimension (`cards`, `cards/<accelerator>`)."""
-    values = amounts.values if amounts else {}
-    return {name: count for name, count in values.items() if name.partition("/")[0] == "cards" and count > 0}
 
 
 class Who(NamedTuple):
@@ -37,11 +31,9 @@ class Who(NamedTuple):
     """The tenant whose borrowers owe it cards; empty: none does."""
 
 
-def who_is(doc: OrderDoc) -> Who:
-    """Return this of a waiting order."""
-    in_quota = not lent_cards(doc.borrowed)
-    reclaims = in_quota and bool(lent_cards(doc.reclaims))
-    return Who(doc.asked.priority, in_quota, doc.tenant if reclaims else "")
+def who_is(priority: int, right: Right) -> Who:
+    """Return this of an order."""
+    return Who(priority, not right.owes_in, right.owed_in)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +124,10 @@ class Loose:
             self.refresh(name)
 
     def _owe(self, candidate: Candidate | None, sign: int) -> None:
-        for name, count in candidate.borrowed.items() if candidate else ():
-            scope = self.over.setdefault(candidate.scope, {}) if candidate else {}
-            scope[name] = scope.get(name, 0) + sign * count
+        if candidate is not None:
+            scope = self.over.setdefault(candidate.scope, {})
+            for name, count in candidate.borrowed.items():
+                scope[name] = scope.get(name, 0) + sign * count
 
     def refresh(self, name: str) -> None:
         """Follow one node."""

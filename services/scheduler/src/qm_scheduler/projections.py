@@ -45,8 +45,6 @@ class Promised:
     until: datetime | None
     victims: tuple[str, ...] = ()
     """Allocations that give their cards up for it."""
-    binds: int | None = None
-    """Up to which priority, where that is above the order's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,7 @@ def _allocated(doc: OrderDoc | None, event: Event[AllocationAllocated]) -> Order
 
 
 def _promised(fact: AllocationPromised) -> Promised:
-    return Promised(fact.places, fact.until, fact.victims or (), fact.binds)
+    return Promised(fact.places, fact.until, fact.victims or ())
 
 
 def _ended(doc: OrderDoc | None, event: Event[Any], at: datetime) -> OrderDoc:

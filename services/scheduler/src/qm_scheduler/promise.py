@@ -65,6 +65,14 @@ def _without(board: Board, room: Room, waiting: Waiting, now: datetime, name: st
     return freed(room, board.pool.nodes[name], (allocation,), usable)
 
 
+def serves(board: Board, shape: Shape, nodes: Iterable[str]) -> bool:
+    """Return whether these nodes alone could ever hold all units."""
+    idle, region = board.pool.views[Sight.IDLE], View()
+    for key in map(seat, nodes):
+        region.put(key, idle.rooms.get(key))
+    return place(region, shape) is not None
+
+
 def _by_room(board: Board, waiting: Waiting) -> Start | None:
     """Return the place with the most free cards among those that could ever serve; its time is not known."""
     shape, idle = waiting.ask.shape, board.pool.views[Sight.IDLE]

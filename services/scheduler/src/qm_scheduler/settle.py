@@ -22,7 +22,7 @@ from qm_scheduler.inventory import HoldCards
 from qm_scheduler.own import own_reasons
 from qm_scheduler.placement import place_for
 from qm_scheduler.projections import OrderDoc, Promised
-from qm_scheduler.promise import earliest
+from qm_scheduler.promise import earliest, serves
 from qm_scheduler.queue import Line, Rank
 from qm_scheduler.reasons import Ahead, explain, first_code
 from qm_scheduler.view import Pick, Shape
@@ -108,15 +108,18 @@ def _units(board: Board, pick: Pick, cards: int) -> Iterator[PlacedUnit]:
 def _promise(board: Board, ctx: Context, order: str) -> Sequence[Act]:
     """Keep the earliest place for an order, or take back a promise that nothing can keep."""
     doc: OrderDoc = ctx.docs.resident("allocations")[order]
-    start = earliest(board, ctx.docs.resident("allocations"), board.queue.orders[order], ctx.now)
-    places, until = kept_places(start.picks if start else ()), start.at if start else None
-    known = doc.promise or Promised((), None)
-    since = known.until
-    if places == known.places and (
-        known.victims or until == since or (until and since and max(until, since) <= ctx.now)
-    ):
+    waiting, known = board.queue.orders[order], doc.promise or Promised((), None)
+    stands = serves(board, waiting.ask.shape, [each.node for each in known.places])
+    if stands and any(each in board.leaving for each in known.victims):
         return ()
-    command = Promise(order, places, until, known.victims, known.binds)
+    start = earliest(board, ctx.docs.resident("allocations"), waiting, ctx.now)
+    places, until, since = kept_places(start.picks if start else ()), start.at if start else None, known.until
+    if places and until is None and stands:
+        # One place of which the time is not known is as good as another.
+        places = known.places
+    if set(places) == set(known.places) and (until == since or (until and since and max(until, since) <= ctx.now)):
+        return ()
+    command = Promise(order, places, until, known.victims)
     return (Act(stream_name("allocation", order), command, doc.tenant, doc.project, order),)
 
 
@@ -195,7 +198,7 @@ def _is_news(board: Board, order: str) -> Shape | None:
     waiting, shape = board.queue.orders[order], board.queue.orders[order].ask.shape
     line = board.queue.lines[waiting.ask]
     own = own_reasons(board, waiting.ask)
-    code = first_code(board.case_of(line), own, behind=board.queue.is_behind(order))
+    code = first_code(board.case_of(line), own, behind=board.is_behind(order))
     return None if code in (None, waiting.code) else shape
 
 
@@ -203,4 +206,4 @@ def _ahead(board: Board, order: str, counts: Mapping[str, tuple[int, int]]) -> A
     if not counts:
         return board.line(order)
     queue = board.queue
-    return Ahead(*counts[order], queue.because(order)) if queue.is_behind(order) else None
+    return Ahead(*counts[order], queue.because(order)) if queue.is_behind(order) else board.kept_from(order)

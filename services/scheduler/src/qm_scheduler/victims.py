@@ -34,8 +34,11 @@ class Asker:
 
     ask: Ask
     who: Who
-    due: Mapping[str, int]
-    """What borrowers owe it, in cards by dimension."""
+
+    @property
+    def due(self) -> Mapping[str, int]:
+        """What borrowers owe it, in cards by dimension."""
+        return dict(self.ask.right.due)
 
 
 @dataclass(frozen=True, slots=True)

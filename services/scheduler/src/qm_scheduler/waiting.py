@@ -6,7 +6,7 @@ from qm_events.specs import WaitCode
 from qm_scheduler.fifo import Seq
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.standing import Level
-from qm_scheduler.view import Ask, ask_of
+from qm_scheduler.view import Ask, right_of, shape_of
 
 
 class Waiting(NamedTuple):
@@ -29,7 +29,14 @@ def waiting_of(doc: OrderDoc | None) -> Waiting | None:
     return Waiting(
         (-doc.request.priority, 0 if kept else 1),
         (doc.submitted_at, doc.order),
-        ask_of(doc.request, doc.order if kept else "", doc.not_before),
+        Ask(
+            shape_of(doc.request),
+            doc.request.duration_seconds,
+            doc.request.expires_at,
+            doc.order if kept else "",
+            doc.not_before,
+            right_of(doc.tenant, doc.borrowed, doc.reclaims),
+        ),
         doc.reasons[0].code if doc.reasons else None,
         f"{doc.tenant}/{doc.project}",
     )
