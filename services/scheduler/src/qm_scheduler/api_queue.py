@@ -56,7 +56,7 @@ def queue_routes(runtime: Runtime) -> APIRouter:
         docs = runtime.context().docs
         known = {projection.name: dict(docs.resident(projection.name)) for projection in LIVE}
         # It may take a while on a large fleet: documents are values, so another thread may look at them.
-        answer = await to_thread(whatif, body, known, runtime.clock.now())
+        answer = await to_thread(whatif, body, known, runtime.clock.now(), board_of(runtime).laws)
         if isinstance(answer, Rejected):
             raise refuse(answer)
         return answer

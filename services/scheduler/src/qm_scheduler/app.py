@@ -1,6 +1,10 @@
 """The service, put together: the only place where the scheduler meets its adapters."""
 
+from dataclasses import replace
+from functools import partial
+
 from qm_scheduler.api import routes
+from qm_scheduler.board import Board
 from qm_scheduler.consumers import SCHEDULER
 from qm_service.runtime import Runtime
 from qm_service.service import Kit, Service
@@ -8,5 +12,6 @@ from qm_service.service import Kit, Service
 
 def build(kit: Kit) -> Service:
     """Return the scheduler on the kit's database, log and clock."""
-    runtime = Runtime(SCHEDULER, kit.database, kit.log, kit.clock, lease_seconds=kit.settings.lease_seconds)
+    definition = replace(SCHEDULER, new_index=partial(Board, laws=kit.settings.laws))
+    runtime = Runtime(definition, kit.database, kit.log, kit.clock, lease_seconds=kit.settings.lease_seconds)
     return Service("scheduler", runtime, routes(runtime))

@@ -39,7 +39,7 @@ class Laws:
     """Card-seconds for each victim, whatever its size: rather one than many."""
     again_cost: int = 7_200
     """Card-seconds for each eviction of the order within 24 hours: rather another than the same."""
-    restart_seconds: Mapping[ServiceModel, int] = field(default_factory=lambda: RESTART_SECONDS)
+    restart_seconds: Mapping[str, int] = field(default_factory=lambda: RESTART_SECONDS)
 
     def cost(self, cards: int, ran: timedelta, model: ServiceModel, recent: int) -> int:
         """Return what an eviction costs, in card-seconds."""

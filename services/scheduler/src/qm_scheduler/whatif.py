@@ -9,10 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from qm_events.ids import stream_name
 from qm_events.specs import OrderRequest, PlacedUnit, ServiceModel, Specification, Topology, WaitReason
 from qm_events.units import DnsLabel
+from qm_scheduler.board import Board
 from qm_scheduler.domain import Enqueue
 from qm_scheduler.estimate import estimate
 from qm_scheduler.health import Name
 from qm_scheduler.inventory import Cordon, Describe
+from qm_scheduler.laws import Laws
 from qm_scheduler.own import own_reasons
 from qm_scheduler.reasons import explain
 from qm_scheduler.sandbox import Sandbox
@@ -80,9 +82,9 @@ class WhatIfView(BaseModel):
     orders: list[WhatIfOutcome]
 
 
-def whatif(asked: WhatIf, docs: Mapping[str, Mapping[str, Any]], now: datetime) -> WhatIfView | Rejected:
+def whatif(asked: WhatIf, docs: Mapping[str, Mapping[str, Any]], now: datetime, laws: Laws) -> WhatIfView | Rejected:
     """Run the scheduler on a copy of these resident documents; Rejected: the fleet could not be so."""
-    box = Sandbox(now, {name: dict(known) for name, known in docs.items()})
+    box = Sandbox(now, {name: dict(known) for name, known in docs.items()}, Board(laws=laws))
     changes = [Act(stream_name("node", node), Describe(body.fact(node))) for node, body in asked.nodes.items()]
     changes += [Act(stream_name("node", node), Cordon("what if")) for node in asked.cordon]
     for change in changes:
