@@ -133,7 +133,9 @@ def check_served(made: Yard, random: Random, plans: list[tuple[str, tuple[str, .
         others = [made.doc(each) for each in made.board.queue.orders if each != order]
         if not doc.is_waiting or any(each.asked.priority > doc.asked.priority for each in others):
             continue
-        leaving = [key for key, each in made.docs.all["allocations"].items() if each.allocation in victims]
+        # What others give back counts for the place, too.
+        leaving = [key for key, each in made.docs.all["allocations"].items() if each.is_holding and each.releasing]
+        assert {made.doc(key).allocation for key in leaving} >= set(victims)
         for key in random.sample(sorted(leaving), len(leaving)):
             assert made.doc(order).is_waiting or made.doc(order).is_holding
             made.give_back(key)

@@ -37,6 +37,7 @@ from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, See
 from qm_scheduler.own import own_reasons
 from qm_scheduler.projections import LIVE, OrderDoc
 from qm_scheduler.reasons import explain
+from qm_service.directory import TENANTS, TenantDoc
 from qm_service.model import Act, Context, Rejected
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
@@ -107,6 +108,8 @@ class Docs:
         return self.all[projection].get(key)
 
     def resident(self, projection: str) -> Mapping[str, Any]:
+        if projection == TENANTS:
+            return {"acme": TenantDoc(display_name="Acme", projects=dict.fromkeys(("maps", "speech", "vision"), "p"))}
         keep = _PROJECTIONS[projection].resident
         return _Resident(self.all[projection], keep)
 
@@ -122,6 +125,9 @@ class _Resident(dict[str, Any]):
         if not self.keep(doc):
             raise KeyError(key)
         return doc
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.docs and bool(self.keep(self.docs[str(key)]))
 
     def items(self) -> Any:
         return {key: doc for key, doc in self.docs.items() if self.keep(doc)}.items()

@@ -100,6 +100,8 @@ class OrderRequest(Value):
     topology: Topology | None = None
     duration_seconds: int | None = Field(default=None, ge=1, le=10 * 366 * 86_400, strict=True)
     expires_at: UtcTime | None = None
+    reservation: str | None = Field(default=None, min_length=1, max_length=100)
+    """Run on what is kept for this reservation, from its start on."""
     labels: Labels = Field(default_factory=dict)
 
     @property

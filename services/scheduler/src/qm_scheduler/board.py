@@ -5,13 +5,13 @@ It follows from the resident documents alone, so it is never stored. `settle` re
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 from sortedcontainers import SortedList
 
-from qm_events.specs import Health
+from qm_events.specs import Health, PlacedUnit
 from qm_scheduler.allocation import Phase
 from qm_scheduler.case import Case
 from qm_scheduler.fleet import Node
@@ -23,11 +23,11 @@ from qm_scheduler.pool import Change, Pool, Sight
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.queue import Line, Queue
 from qm_scheduler.reasons import Ahead
+from qm_scheduler.reservations import NEVER, Reservation, hold_key, hold_of, is_reserved
 from qm_scheduler.shares import Share
 from qm_scheduler.view import Ask, Pick, Shape, right_of, shape_of
 from qm_scheduler.waiting import Waiting, waiting_of
-
-NEVER = datetime.min.replace(tzinfo=UTC)
+from qm_scheduler.windows import Calendar, Window
 
 
 @dataclass(slots=True)
@@ -66,6 +66,11 @@ class Board:
     """(time, line) of lines that may be placed from then on."""
     now: datetime = NEVER
     """When `settle` looked last."""
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    used: dict[str, dict[str, tuple[PlacedUnit, ...]]] = field(default_factory=dict)
+    """Reservation -> allocation -> what orders that named it hold."""
+    naming: dict[str, dict[str, OrderDoc]] = field(default_factory=dict)
+    """Reservation -> waiting orders that name it."""
     parked: set[Ask] = field(default_factory=set)
     """Those whose time has not come; they claim nothing."""
 
@@ -109,6 +114,14 @@ class Board:
             self.look_at, self.in_vain = None, False
             self.eager.update(dict.fromkeys(self.queue.lines))
 
+    def window(
+        self, shape: Shape, start: datetime, end: datetime, docs: Mapping[str, Any], without: str = ""
+    ) -> Window:
+        """Return where cards can be kept for a window of time; `docs` are the resident allocations."""
+        leases = [self.leases.get(name, ()) for name in shape.accelerators]
+        others = {name: each for name, each in self.reservations.items() if name != without}
+        return Calendar(self.pool, leases, docs, others).find(shape, start, end)
+
     def look_again(self, at: datetime | None) -> None:
         """Ask again at a time."""
         if at is not None:
@@ -117,7 +130,8 @@ class Board:
     @property
     def due(self) -> datetime | None:
         """When `settle` has something to do though nothing happens."""
-        times = [self.timed[0][0]] if self.timed else []
+        times = [each.ends_at for each in self.reservations.values()]
+        times += [self.timed[0][0]] if self.timed else []
         # Nobody waits: nobody has to be asked.
         return min([*times, self.look_at] if self.look_at and self.queue.orders else times, default=None)
 
@@ -140,8 +154,12 @@ class Board:
         """Return for whom, though not before it, what would do for an order is kept; None: for nobody."""
         waiting = self.queue.orders[order]
         priority = -waiting.level[0]
-        binding = [hold for hold in self.pool.holds.values() if hold.binds(waiting.ask, priority, self.now)]
-        if not binding or place(self.pool.views[Sight.FREE], waiting.ask.shape) is None:
+        binding = [
+            hold
+            for key, hold in self.pool.holds.items()
+            if not is_reserved(key) and hold.binds(waiting.ask, priority, self.now)
+        ]
+        if not binding or waiting.ask.reservation or place(self.pool.views[Sight.FREE], waiting.ask.shape) is None:
             return None
         if place_for(self.pool, waiting.ask, priority, self.now) is not None:
             return None
@@ -203,7 +221,8 @@ def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -
             _taken(board, after)
     _loosened(board, before, after)
     _kept(board, key, old, new, change)
-    waiting = waiting_of(new)
+    waiting = waiting_of(new, board.reservations)
+    _named(board, key, old, new)
     if waiting is not None or key in board.queue.orders:
         _queued(board, key, waiting)
     board.note(change)
@@ -245,6 +264,8 @@ def _taken(board: Board, new: OrderDoc) -> None:
 
 def _given_up(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     for doc, leaves in ((old, False), (new, True)):
+        if doc is not None and doc.asked.reservation:
+            _use(board, doc.asked.reservation, doc, leaves)
         if doc is None or doc.phase is not Phase.PREEMPTED:
             continue
         if leaves:
@@ -255,6 +276,43 @@ def _given_up(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
             if doc.allocation in hold.victims and order in board.queue.orders:
                 board.news[board.queue.orders[order].ask] = None
                 board.suspect[order] = None
+
+
+def _use(board: Board, name: str, doc: OrderDoc, uses: bool) -> None:
+    there = board.used.setdefault(name, {})
+    if uses:
+        there[doc.allocation] = doc.units
+    else:
+        there.pop(doc.allocation, None)
+    _reserve(board, name)
+
+
+def _named(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    for doc in (old, new):
+        name = doc.asked.reservation if doc is not None and doc.is_waiting else None
+        if name is not None and doc is old:
+            board.naming.get(name, {}).pop(key, None)
+        elif name is not None and new is not None:
+            board.naming.setdefault(name, {})[key] = new
+
+
+def _reservation(board: Board, key: str, _: Reservation | None, new: Reservation | None) -> None:
+    if new is None:
+        board.reservations.pop(key, None)
+    else:
+        board.reservations[key] = new
+    _reserve(board, key)
+    for order, doc in list(board.naming.get(key, {}).items()):
+        _queued(board, order, waiting_of(doc, board.reservations))
+
+
+def _reserve(board: Board, name: str) -> None:
+    """Keep what of a reservation its orders do not hold."""
+    change, key = Change(), hold_key(name)
+    hold = hold_of(board.reservations.get(name), board.used.get(name, {}))
+    if hold != board.pool.holds.get(key):
+        board.pool.keep(key, hold, change)
+        board.note(change)
 
 
 def _loosened(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
@@ -348,4 +406,5 @@ _FOLLOWERS: Mapping[str, Callable[[Board, str, Any, Any], None]] = {
     "nodes": _node,
     "allocations": _order,
     "shares": _share,
+    "reservations": _reservation,
 }

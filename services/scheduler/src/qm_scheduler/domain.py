@@ -26,6 +26,7 @@ from qm_events.scheduler import (
 from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitReason
 from qm_scheduler.allocation import Allocation, Phase, evolve
 from qm_scheduler.inventory import NODE
+from qm_scheduler.reservations import RESERVATION
 from qm_scheduler.shares import SHARE
 from qm_service.model import Context, Decider, Decision
 
@@ -281,4 +282,4 @@ def decide(state: Allocation, command: Any, ctx: Context) -> Decision:
 
 ALLOCATION = Decider("allocation", Allocation(), decide, evolve)
 
-DECIDERS = (ALLOCATION, NODE, SHARE)
+DECIDERS = (ALLOCATION, NODE, SHARE, RESERVATION)

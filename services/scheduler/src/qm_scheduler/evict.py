@@ -69,14 +69,17 @@ def _may_ask(board: Board, line: Line, doc: OrderDoc) -> bool:
 
 
 def _plan(board: Board, ctx: Context, doc: OrderDoc, line: Line) -> Plan | None:
+    docs = ctx.docs.resident("allocations")
     asker = Asker(line.ask, who_is(doc.asked.priority, line.ask.right))
     lately = {name: each.times for name, each in ctx.docs.resident("evictions").items()}
-    search = Search(board.pool, board.loose, board.laws, asker, lately, ctx.now)
+    returning = dict.fromkeys(key for name in line.ask.shape.accelerators for key in board.returning.get(name, ()))
+    coming = dict.fromkeys(unit.node for key in returning for unit in docs[key].units)
+    search = Search(board.pool, board.loose, board.laws, asker, lately, ctx.now, tuple(coming))
     plan = search.plan()
     board.look_again(search.again_at)
     if plan is None:
         return None
-    start = earliest(board, ctx.docs.resident("allocations"), board.queue.orders[doc.order], ctx.now)
+    start = earliest(board, docs, board.queue.orders[doc.order], ctx.now)
     if start is not None and start.at is not None and _is_worth_waiting(start.at, plan, line.ask.cards, ctx.now):
         board.look_again(start.at + GIVE_BACK)
         return None

@@ -47,7 +47,7 @@ class Hold:
         them all, whatever their priority: else they would take it again.
         """
         mine, his = self.right, ask.right
-        if ask.owner == self.order or (mine.owes_in and mine.owes_in == his.owed_in):
+        if self.order in (ask.owner, ask.reservation) or (mine.owes_in and mine.owes_in == his.owed_in):
             return False
         gave_back = bool(self.victims and mine.owed_in and mine.owed_in == his.owes_in)
         if priority > self.priority and not gave_back:

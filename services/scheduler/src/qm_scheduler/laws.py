@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from qm_events.specs import ServiceModel
 
-RESTART_SECONDS: Mapping[ServiceModel, int] = {
+RESTART_SECONDS: Mapping[str, int] = {
     ServiceModel.BARE_METAL: 1_800,
     ServiceModel.VM: 300,
     ServiceModel.MAAS: 120,

@@ -179,7 +179,8 @@ class Loose:
 
 def held_on(node: Node, allocations: Iterable[str]) -> list[str]:
     """Return those that hold something there; the facts of an allocation and of its nodes come one after the other."""
-    return [allocation for allocation in allocations if allocation in node.holdings]
+    there = allocations if isinstance(allocations, set) else set(allocations)
+    return [allocation for allocation in node.holdings if allocation in there]
 
 
 def first(keys: Iterable[bytes], most: int) -> list[bytes]:

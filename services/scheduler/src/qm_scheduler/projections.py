@@ -32,6 +32,7 @@ from qm_scheduler.allocation import Phase
 from qm_scheduler.fleet import FACTS as NODE_FACTS
 from qm_scheduler.fleet import Node
 from qm_scheduler.fleet import evolve as evolve_node
+from qm_scheduler.reservations import RESERVATIONS
 from qm_scheduler.shares import SHARES
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Fold, Projection
@@ -291,6 +292,6 @@ PRESSURE = Projection(
     resident=lambda _: True,
 )
 
-LIVE: Sequence[Projection[Any]] = (NODES, SHARES, PRESSURE, ALLOCATIONS)
+LIVE: Sequence[Projection[Any]] = (NODES, SHARES, PRESSURE, RESERVATIONS, ALLOCATIONS)
 """All that decisions look at; nodes first, as a restart reads them."""
 PROJECTIONS: Sequence[Projection[Any]] = (*LIVE, *DIRECTORY_PROJECTIONS)

@@ -7,7 +7,6 @@ from pydantic import Field
 from qm_scheduler.laws import RESTART_SECONDS, Laws
 from qm_service.settings import Settings as Common
 
-
 DEFAULT = Laws()
 
 

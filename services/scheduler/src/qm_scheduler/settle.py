@@ -25,6 +25,7 @@ from qm_scheduler.projections import OrderDoc, Promised
 from qm_scheduler.promise import earliest, serves
 from qm_scheduler.queue import Line, Rank
 from qm_scheduler.reasons import Ahead, explain, first_code
+from qm_scheduler.reservations import EndReservation, Move, Reservation, is_reserved, shape_of_all
 from qm_scheduler.view import Pick, Shape
 from qm_service.model import Act, Context
 
@@ -36,6 +37,8 @@ def settle(ctx: Context) -> Sequence[Act]:
     """Return the acts of the next placement or promise; if there is none, those of all reasons that changed."""
     board: Board = ctx.index
     board.wake(ctx.now)
+    if board.reservations and (acts := _expired(board, ctx)):
+        return acts
     if board.lasting:
         board.reclaim()
     if board.impaired and (acts := _impaired(board, ctx)):
@@ -126,7 +129,33 @@ def _promise(board: Board, ctx: Context, order: str) -> Sequence[Act]:
 def _renew(board: Board, ctx: Context) -> Sequence[Act]:
     """Look again at promises that a change may have broken or bettered."""
     orders, board.suspect = sorted(board.suspect), {}
-    return [act for order in orders if order in board.pool.holds for act in _promise(board, ctx, order)]
+    return [
+        act
+        for key in orders
+        if key in board.pool.holds
+        for act in (_moved(board, ctx, key) if is_reserved(key) else _promise(board, ctx, key))
+    ]
+
+
+def _moved(board: Board, ctx: Context, key: str) -> Sequence[Act]:
+    """Keep a reservation elsewhere if its nodes can no longer serve it and nobody is there yet."""
+    name = key.partition("/")[2]
+    doc, shape = board.reservations[name], shape_of_all(board.reservations[name])
+    if doc.is_maintenance or board.used.get(name) or serves(board, shape, [at.node for at in doc.places]):
+        return ()
+    docs = ctx.docs.resident("allocations")
+    found = board.window(shape, max(doc.starts_at, ctx.now), doc.ends_at, docs, without=name)
+    return (_on(doc, Move(name, found.places)),) if found.places else ()
+
+
+def _expired(board: Board, ctx: Context) -> Sequence[Act]:
+    over = sorted(name for name, doc in board.reservations.items() if doc.ends_at <= ctx.now)
+    docs = [board.reservations[name] for name in over]
+    return [_on(doc, EndReservation(doc.id, "expired", doc.ends_at)) for doc in docs]
+
+
+def _on(doc: Reservation, command: object) -> Act:
+    return Act(stream_name("reservation", doc.id), command, doc.tenant, doc.project, doc.id)
 
 
 # ---- telling of sick cards

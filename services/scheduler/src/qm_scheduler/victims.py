@@ -18,7 +18,7 @@ from qm_scheduler.laws import Laws, recently
 from qm_scheduler.loose import Candidate, Loose, Who, first, held_on
 from qm_scheduler.placement import capacity, cards, place
 from qm_scheduler.pool import Pool, Sight, usable
-from qm_scheduler.view import Ask, Kinds, Pick, Shape, View, seat
+from qm_scheduler.view import Ask, Kinds, Pick, Room, Shape, View, seat
 
 NODES_MAX = 64
 """So many nodes are offered."""
@@ -62,6 +62,8 @@ class Search:
     evictions: Mapping[str, tuple[datetime, ...]]
     """When orders were evicted lately, by accelerator type."""
     now: datetime
+    coming: Sequence[str] = ()
+    """Nodes on which others are giving cards back: as soon as those of victims, so nobody has to leave for as many."""
     again_at: datetime | None = None
     costs: dict[str, int] = field(default_factory=dict)
     """Of the candidates that the laws leave, by allocation."""
@@ -72,6 +74,8 @@ class Search:
         with view.changing() as put:
             for name, room in self.pool.for_whom(self.asker.ask, self.asker.who.priority, self.now).items():
                 put(seat(name), room)
+            for name in self.coming:
+                self._free(put, view, name, self.pool.cleaning)
             plans = [plan for trial in self._trials(shape) if (plan := self._try(view, trial)) is not None]
         best = min(plans, key=_order, default=None)
         return best if best is not None and self._bears(best) else None
@@ -158,11 +162,14 @@ class Search:
         """Return the place that is there when these have left."""
         with view.changing() as put:
             for name in dict.fromkeys(name for each in chosen for name in each.nodes):
-                node, room = self.pool.nodes.get(name), view.rooms.get(seat(name))
-                if node is not None and room is not None and not self._is_kept(name):
-                    gone = held_on(node, [each.allocation for each in chosen])
-                    put(seat(name), freed(room, node, gone, usable))
+                self._free(put, view, name, [each.allocation for each in chosen])
             return place(view, shape)
+
+    def _free(self, put: Callable[[bytes, Room], None], view: View, name: str, allocations: Iterable[str]) -> None:
+        node, room = self.pool.nodes.get(name), view.rooms.get(seat(name))
+        if node is not None and room is not None and not self._is_kept(name):
+            gone = held_on(node, allocations)
+            put(seat(name), freed(room, node, gone, usable))
 
     def _is_kept(self, name: str) -> bool:
         asker = self.asker

@@ -63,6 +63,8 @@ class Ask(NamedTuple):
     after: datetime | None = None
     """It may be placed from this time on; None = at once."""
     right: Right = NO_RIGHT
+    reservation: str = ""
+    """That it runs on."""
 
     @property
     def cards(self) -> int:
