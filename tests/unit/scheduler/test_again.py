@@ -106,7 +106,53 @@ def test_the_promised_end_counts_from_the_first_ready() -> None:
     assert yard.doc("o1").ends_at == promised
 
 
-WHAT = ("preempt", "back", "dirty", "gone", "cancel", "broken", "ready", "other")
+def test_a_suspended_order_is_queued_again_when_it_is_resumed() -> None:
+    yard = yard_of()
+    yard.order("o1", request())
+    yard.suspend("o1")
+    assert said(yard, AllocationPreempted)[0].cause == "suspended"
+    yard.give_back("o1")
+    assert yard.doc("o1").phase is Phase.ASIDE
+    yard.order("o2", request())
+    assert yard.placed("o2")
+    yard.resume("o1")
+    assert yard.doc("o1").phase is Phase.WAITING
+
+
+def test_an_order_that_is_resumed_before_its_cards_are_clean_is_queued_when_they_are() -> None:
+    yard = yard_of()
+    yard.order("o1", request())
+    yard.suspend("o1")
+    yard.resume("o1")
+    assert len(said(yard, AllocationQueued)) == 1
+    yard.give_back("o1")
+    assert len(allocations(yard)) == 2
+
+
+def test_an_order_that_is_suspended_in_the_queue_gets_no_cards_until_it_is_resumed() -> None:
+    yard = yard_of()
+    yard.order("o0", request())
+    yard.order("o1", request())
+    yard.suspend("o1")
+    yard.cancel("o0")
+    yard.give_back("o0")
+    assert not yard.placed("o1")
+    yard.resume("o1")
+    assert yard.placed("o1")
+
+
+def test_only_the_types_for_which_quota_is_held_serve_an_order_that_gave_its_cards_up() -> None:
+    yard = yard_of()
+    yard.node("n2", {"a100": 1})
+    yard.order("o1", request(("h100", "a100")))
+    yard.order("o2", request(priority=1))
+    yard.preempt("o1")
+    yard.give_back("o1")
+    assert (yard.placed("o1"), yard.placed("o2")) == (False, True)
+    assert said(yard, AllocationQueued)[1].request.specification.accelerators == ("h100",)
+
+
+WHAT = ("preempt", "back", "dirty", "gone", "cancel", "broken", "ready", "other", "suspend", "resume")
 
 
 @given(st.lists(st.sampled_from(WHAT), max_size=14))
@@ -118,6 +164,7 @@ def test_whatever_happens_no_card_is_held_twice_and_the_order_comes_to_an_end_or
         live = [a for node in yard.docs.all["nodes"].values() for a in node.holdings]
         assert len(live) == len(set(live)) <= 2
         assert yard.board.pool.counts == yard.fresh_board().pool.counts
+    yard.resume("o1")
     doc = yard.doc("o1")
     if doc.phase is Phase.PREEMPTED:
         yard.give_back("o1")
@@ -134,6 +181,8 @@ def _take(yard: Yard, step: str, number: int) -> None:
         yard.order(f"x{number}", request(priority=1))
     elif step == "cancel":
         yard.cancel("o1")
+    elif step in ("suspend", "resume"):
+        (yard.suspend if step == "suspend" else yard.resume)("o1")
     elif step == "gone":
         if doc.phase is Phase.ASIDE:
             yard.gone("o1", doc.allocation)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from qm_events import Event, EventData, new_event
-from qm_events.admission import OrderAdmitted
+from qm_events.admission import OrderAdmitted, OrderResumed, OrderSuspended
 from qm_events.catalog import OrderCancelRequested
 from qm_events.provisioner import (
     EnvironmentFailed,
@@ -224,6 +224,14 @@ class Yard:
             released_at=self.tick(),
         )
         self.hear(f"environment/{order}", fact)
+
+    def suspend(self, order: str) -> None:
+        at = self.tick()
+        fact = OrderSuspended(order=order, scopes=("acme",), why="no hours are left", renews_at=at, suspended_at=at)
+        self.hear(f"admission/{order}", fact)
+
+    def resume(self, order: str) -> None:
+        self.hear(f"admission/{order}", OrderResumed(order=order, resumed_at=self.tick()))
 
     def broken(self, order: str, **more: Any) -> None:
         fact = EnvironmentFailed(

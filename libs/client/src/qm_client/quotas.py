@@ -58,7 +58,7 @@ def set_limits(
     lend: Annotated[list[str] | None, typer.Option(help="`dimension=number` of what is not used.")] = None,
     report_only: Annotated[list[str] | None, typer.Option(help="A dimension whose limit is only told.")] = None,
     over_quota: Annotated[str, typer.Option(help="hold or refuse what does not fit now.")] = "hold",
-    hours_exhausted: Annotated[str, typer.Option(help="warn or end what runs when its hours are used up.")] = "warn",
+    hours_exhausted: Annotated[str, typer.Option(help="What runs on used up hours: warn, suspend or end.")] = "warn",
     as_json: AsJson = False,
 ) -> None:
     """Replace all limits of a scope; what is not named is unlimited from then on."""

@@ -216,7 +216,7 @@ class FaultReport(Value):
 
 
 class EndCause(StrEnum):
-    """Why an order ends."""
+    """Why an order ends, or (preempted) gives its cards up and lives on."""
 
     CANCELLED = "cancelled"
     RELEASED = "released"

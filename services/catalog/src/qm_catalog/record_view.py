@@ -122,6 +122,7 @@ class RecordView(View):
     ssh_keys: tuple[str, ...]
     priority: int
     preemptible: bool
+    reservation: str | None
     topology: Topology | None
     duration_seconds: int | None
     labels: dict[str, str]

@@ -54,7 +54,7 @@ POLICY: Mapping[Class, Rule] = {
     Class.RECOVERING: Rule("platform", "its end had been asked for; release and cleaning are not billed"),
     Class.OVERDUE: Rule("platform", "it had expired; what follows the promised end is not billed"),
     Class.FAILED: Rule("platform", "the environment had failed"),
-    Class.PREEMPTED: Rule("platform", "it had been preempted"),
+    Class.PREEMPTED: Rule("platform", "its cards had been given up"),
     Class.QUARANTINED: Rule("platform", "a release step had failed and the cards were isolated"),
 }
 

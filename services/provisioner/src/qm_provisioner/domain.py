@@ -8,6 +8,7 @@ transaction with its cause, and the runner is a loop that does what `Environment
   building, verifying -> releasing        a step or a probe failed for good, or the end of the order was noted
   ready -> releasing                      the end of the order was noted
   absent -> releasing -> released         the end overtook the beginning: nothing was built, the cards go straight back
+  released -> building ...                the order gave its cards up, lives on, and has others now
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from qm_events import EventData
 from qm_events import provisioner as facts
 from qm_events.specs import EndCause
 from qm_provisioner.commands import Begin, Checked, Disclose, NoteEnd, Proof, Script, StepBroke, StepFinished
-from qm_provisioner.environment import NOTHING, Environment, Phase, UnlawfulFact, evolve, external_name
+from qm_provisioner.environment import NOTHING, Environment, Phase, UnlawfulFact, afresh, evolve, external_name
 from qm_service.model import Context, Decider, Decision, Rejected
 
 
@@ -32,8 +33,10 @@ def decide(env: Environment, command: Any, ctx: Context) -> Decision:
 
 
 def _begin(env: Environment, command: Begin, now: datetime) -> Decision:
-    if env.phase is not Phase.ABSENT:
+    known = {env.allocation, *(past.allocation for past in env.earlier)}
+    if env.phase not in (Phase.ABSENT, Phase.RELEASED) or command.allocation in known:
         return []
+    env = afresh(env)
     if env.cause is not None:
         cards = replace(env, order=command.order, allocation=command.allocation, units=command.units)
         return _onward(cards, [_release(cards, now)], now)
@@ -49,11 +52,22 @@ def _begin(env: Environment, command: Begin, now: datetime) -> Decision:
 
 
 def _note_end(env: Environment, command: NoteEnd, now: datetime) -> Decision:
-    ended = env.cause is not None
+    if command.allocation is not None:
+        return _note_preempted(env, command, now)
+    ended = env.over is not None
     if ended and (command.fault is None or env.fault is not None or _settled(env)):
         return []
     noted = facts.EnvironmentEndNoted(
-        order=command.order, cause=env.cause or command.cause, ended_at=command.ended_at, fault=command.fault
+        order=command.order, cause=env.over or command.cause, ended_at=command.ended_at, fault=command.fault
+    )
+    return _onward(env, [noted], now)
+
+
+def _note_preempted(env: Environment, command: NoteEnd, now: datetime) -> Decision:
+    if env.allocation != command.allocation or env.cause is not None:
+        return []
+    noted = facts.EnvironmentEndNoted(
+        order=command.order, allocation=command.allocation, cause=command.cause, ended_at=command.ended_at
     )
     return _onward(env, [noted], now)
 
@@ -115,6 +129,7 @@ def _consequence(env: Environment, failed: facts.EnvironmentStepFailed, now: dat
                 cards=env.cards,
                 step=failed.step,
                 error=failed.error,
+                lives_on=True if env.over is None else None,
                 quarantined_at=now,
             )
         ]
@@ -147,8 +162,10 @@ def _checked(env: Environment, command: Checked, now: datetime) -> Decision:
 def _disclose(env: Environment, _: Disclose, __: datetime) -> Decision:
     if env.phase is Phase.READY:
         return []
-    if env.cause is not None:
+    if env.over is not None:
         return Rejected("credentials-revoked", "The order has ended, and its credentials with it.")
+    if env.cause is not None:
+        return Rejected("environment-not-ready", "The order gave its cards up; there are new credentials on its next.")
     return Rejected("environment-not-ready", f"The environment is {env.phase}; there are no credentials before ready.")
 
 
@@ -201,7 +218,7 @@ def _intent(env: Environment, step: str, direction: facts.Direction, now: dateti
         step=step,
         direction=direction,
         attempt=attempt,
-        external_name=external_name(env.order, step),
+        external_name=external_name(env.site, step),
         intended_at=now,
     )
 

@@ -65,7 +65,7 @@ class Allocation:
 
 FACTS: Mapping[type[EventData], Callable[[Allocation, Any], Allocation]] = {
     AllocationQueued: lambda state, fact: replace(
-        state, phase=Phase.WAITING, request=fact.request, code=None, submitted_at=fact.submitted_at
+        state, phase=Phase.WAITING, request=state.request or fact.request, code=None, submitted_at=fact.submitted_at
     ),
     AllocationWaiting: lambda state, fact: replace(state, code=fact.reasons[0].code),
     AllocationPromised: lambda state, fact: replace(state, promise=(fact.places, fact.until, fact.victims or ())),

@@ -85,6 +85,6 @@ def queue_routes(runtime: Runtime) -> APIRouter:
     @router.get("/fleet/capacity", responses=problems())
     async def show_capacity(_: Access) -> CapacityView:
         """Count the cards of each type by what they can do now."""
-        return capacity_view(board_of(runtime).pool)
+        return capacity_view(board_of(runtime), runtime.clock.now())
 
     return router

@@ -122,6 +122,15 @@ class Board:
         others = {name: each for name, each in self.reservations.items() if name != without}
         return Calendar(self.pool, leases, docs, others).find(shape, start, end)
 
+    def reserved(self, now: datetime) -> dict[str, int]:
+        """Return by type how many free cards are kept for reservations that have begun."""
+        found: dict[str, int] = {}
+        for name in (name for name, doc in self.reservations.items() if doc.starts_at <= now):
+            for room in self.pool.reserved(hold_key(name)).rooms.values():
+                for kind, count in room.free.items():
+                    found[kind[0]] = found.get(kind[0], 0) + count
+        return found
+
     def look_again(self, at: datetime | None) -> None:
         """Ask again at a time."""
         if at is not None:

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 from qm_events import Event, EventData
-from qm_events.admission import OrderAdmitted
+from qm_events.admission import OrderAdmitted, OrderResumed, OrderSuspended
 from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested
 from qm_events.ids import stream_name
 from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReleased, EnvironmentValidated
 from qm_events.scheduler import AllocationReturned
 from qm_scheduler.board import Board
-from qm_scheduler.domain import DECIDERS, Enqueue, QueueAgain, Return, Withdraw
+from qm_scheduler.domain import DECIDERS, Enqueue, Preempt, QueueAgain, Return, Withdraw
 from qm_scheduler.inventory import ReturnCards
 from qm_scheduler.projections import ALLOCATIONS, PROJECTIONS
 from qm_scheduler.settle import settle
@@ -32,6 +32,14 @@ def _withdraw(order: str, cause: Literal["cancelled", "expired", "released"], at
 def _admitted(event: Event[OrderAdmitted]) -> Sequence[Act]:
     fact = event.data
     return _on_order(fact.order, Enqueue(fact.order, fact.request, fact.submitted_at))
+
+
+def _suspended(event: Event[OrderSuspended]) -> Sequence[Act]:
+    return _on_order(event.data.order, Preempt(event.data.order, None, "suspended", event.data.why))
+
+
+def _resumed(event: Event[OrderResumed]) -> Sequence[Act]:
+    return _queue_again(event.data.order, anywhere=True)
 
 
 def _cancel(event: Event[OrderCancelRequested]) -> Sequence[Act]:
@@ -64,8 +72,9 @@ def _released(event: Event[EnvironmentReleased]) -> Sequence[Act]:
     return _queue_again(event.data.order) if event.data.outcome == "quarantined" else ()
 
 
-def _queue_again(order: str) -> Sequence[Act]:
-    return (Act(stream_name("allocation", order), QueueAgain(order), needs=((ALLOCATIONS.name, order),)),)
+def _queue_again(order: str, *, anywhere: bool = False) -> Sequence[Act]:
+    command = QueueAgain(order, anywhere)
+    return (Act(stream_name("allocation", order), command, needs=((ALLOCATIONS.name, order),)),)
 
 
 def _returned(event: Event[AllocationReturned]) -> Sequence[Act]:
@@ -76,6 +85,8 @@ def _returned(event: Event[AllocationReturned]) -> Sequence[Act]:
 
 REACTIONS: Mapping[type[EventData], Reaction] = {
     OrderAdmitted: _admitted,
+    OrderSuspended: _suspended,
+    OrderResumed: _resumed,
     OrderCancelRequested: _cancel,
     OrderReleaseRequested: _release,
     OrderExpired: _expired,

@@ -94,7 +94,8 @@ class Preempt:
     """Let the order give these cards up and live on."""
 
     order: str
-    allocation: str
+    allocation: str | None
+    """None: those that it holds."""
     cause: Literal["preempted", "reclaimed", "replaced", "suspended"]
     why: str
     not_before: datetime | None = None
@@ -106,6 +107,8 @@ class QueueAgain:
     """What kept an order that gave its cards up out of the queue may be over."""
 
     order: str
+    anywhere: bool = False
+    """Its quota is claimed anew, for every type that it accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +196,14 @@ def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
 
 
 def _preempt(state: Allocation, command: Preempt, ctx: Context) -> Decision:
-    if state.phase is not Phase.ALLOCATED or state.allocation != command.allocation or _is_over(ctx, command.order):
+    if state.phase is not Phase.ALLOCATED or _is_over(ctx, command.order):
+        return []
+    if command.allocation not in (None, state.allocation):
         return []
     return [
         AllocationPreempted(
             order=command.order,
-            allocation=command.allocation,
+            allocation=state.allocation,
             cause=command.cause,
             why=command.why,
             accelerators=tuple(sorted({unit.accelerator for unit in state.units})),
@@ -224,13 +229,24 @@ def _return(state: Allocation, command: Return, ctx: Context) -> Decision:
     return [returned, *(_queued_again(state, command.order, ctx) if lives_on else [])]
 
 
-def _queued_again(state: Allocation, order: str, ctx: Context) -> list[EventData]:
+def _queued_again(state: Allocation, order: str, ctx: Context, *, anywhere: bool = False) -> list[EventData]:
     """Put an order that holds nothing any more in its old place, if nothing speaks against it."""
     doc = ctx.docs.get("allocations", order)
-    # While something of the environment is left, the next one of the order could not be told from it.
-    if doc is None or doc.gone != state.allocation or state.request is None or state.submitted_at is None:
+    # While something of the environment is left, the next one of the order has nowhere to be built.
+    if doc is None or doc.suspended or doc.gone != state.allocation:
         return []
-    return [AllocationQueued(order=order, request=state.request, submitted_at=state.submitted_at, queued_at=ctx.now)]
+    if state.request is None or state.submitted_at is None:
+        return []
+    asked = state.request if anywhere else _as_claimed(state.request, state.units)
+    return [AllocationQueued(order=order, request=asked, submitted_at=state.submitted_at, queued_at=ctx.now)]
+
+
+def _as_claimed(request: OrderRequest, units: tuple[PlacedUnit, ...]) -> OrderRequest:
+    """Return what may be placed: of the types that the order accepts, quota is held for those it had."""
+    had = {unit.accelerator for unit in units}
+    specification = request.specification
+    types = tuple(name for name in specification.accelerators if name in had)
+    return request.model_copy(update={"specification": specification.model_copy(update={"accelerators": types})})
 
 
 def _returned(
@@ -253,7 +269,9 @@ def _returned(
 
 
 def _queue_again(state: Allocation, command: QueueAgain, ctx: Context) -> Decision:
-    return _queued_again(state, command.order, ctx) if state.phase is Phase.ASIDE else []
+    if state.phase is not Phase.ASIDE:
+        return []
+    return _queued_again(state, command.order, ctx, anywhere=command.anywhere)
 
 
 def _is_sick(ctx: Context, node: str, card: str) -> bool:

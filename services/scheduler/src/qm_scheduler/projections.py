@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from qm_events import Event, EventData
-from qm_events.admission import OrderAdmitted
+from qm_events.admission import OrderAdmitted, OrderResumed, OrderSuspended
 from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderExtensionRequested, OrderReleaseRequested
 from qm_events.provisioner import (
     EnvironmentFailed,
@@ -79,6 +79,8 @@ class OrderDoc:
     """What was told of cards that it holds."""
     releasing: bool = False
     """The cards are being given back."""
+    suspended: bool = False
+    """It waits for card-hours, and not in the queue."""
     gone: str = ""
     """The allocation of which nothing is left at the backend."""
     allocated_at: datetime | None = None
@@ -104,7 +106,7 @@ class OrderDoc:
     @property
     def is_waiting(self) -> bool:
         """Whether it is in the queue."""
-        return self.phase is Phase.WAITING
+        return self.phase is Phase.WAITING and not self.suspended
 
     @property
     def is_holding(self) -> bool:
@@ -241,6 +243,8 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
     EnvironmentFailed: Fold(lambda doc, event: _ended(doc, event, event.data.failed_at)),
     EnvironmentValidated: _changed(lambda fact: {"gone": fact.allocation}),
     EnvironmentReleased: _changed(lambda fact: {"gone": fact.allocation}),
+    OrderSuspended: _changed(lambda _: {"suspended": True}),
+    OrderResumed: _changed(lambda _: {"suspended": False}),
     OrderCancelRequested: Fold(lambda doc, event: _ended(doc, event, event.data.requested_at)),
     OrderReleaseRequested: Fold(lambda doc, event: _ended(doc, event, event.data.requested_at)),
     OrderExpired: Fold(lambda doc, event: _ended(doc, event, event.data.expired_at)),

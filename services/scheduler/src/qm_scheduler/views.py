@@ -133,7 +133,7 @@ class NodeView(BaseModel):
 
 
 class TypeCapacity(BaseModel):
-    """The cards of one accelerator type: `total` is the sum of the others."""
+    """The cards of one accelerator type: `total` is the sum of the others but `reserved`."""
 
     accelerator: str
     total: int
@@ -145,6 +145,8 @@ class TypeCapacity(BaseModel):
     unknown: int
     quarantined: int
     cordoned: int
+    reserved: int
+    """Of the free ones: kept for reservations that have begun."""
 
 
 class CapacityView(BaseModel):
@@ -219,10 +221,16 @@ def node_view(pool: Pool, node: Node) -> NodeView:
     )
 
 
-def capacity_view(pool: Pool) -> CapacityView:
+def capacity_view(board: Board, now: datetime) -> CapacityView:
     """Return the counts of all types that the fleet has."""
+    pool, reserved = board.pool, board.reserved(now)
     items = [
-        TypeCapacity(accelerator=name, total=classes.total(), **{each: classes[each] for each in CLASSES})
+        TypeCapacity(
+            accelerator=name,
+            total=classes.total(),
+            reserved=reserved.get(name, 0),
+            **{each: classes[each] for each in CLASSES},
+        )
         for name, classes in sorted(pool.counts.items())
         if classes.total()
     ]

@@ -37,6 +37,8 @@ class WhatIfOrder(BaseModel):
     priority: Annotated[int, Field(ge=-1000, le=1000, strict=True)] = 0
     topology: Topology | None = None
     duration_seconds: Annotated[int, Field(ge=1, le=316_224_000, strict=True)] | None = None
+    preemptible: bool = False
+    reservation: Name | None = None
 
     def request(self) -> OrderRequest:
         """Return it as the queue takes it; what decides nothing is made up."""
