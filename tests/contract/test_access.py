@@ -26,6 +26,7 @@ PARAMETERS = {
     "card",
     "reservation",
     "service_model",
+    "period",
 }
 
 

@@ -28,6 +28,8 @@ class QuotaAdjusted(EventData):
     """The line of metering that it settles; each once."""
     allocation: str | None = None
     """Whose line it is, or which was given up."""
+    runs_on: bool | None = None
+    """True: the line ends with a month, not with the order, which runs on."""
     starts_at: UtcTime | None = None
     """Billing began; from here the duration counts."""
     expires_at: UtcTime | None = None

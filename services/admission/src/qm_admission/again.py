@@ -13,6 +13,7 @@ from functools import reduce
 from qm_admission import claims, gates, holds, hours, quota
 from qm_admission.hours import Cover, Life
 from qm_admission.state import HOLDING, Admission, Phase, evolve
+from qm_events import EventData
 from qm_events.admission import Submission
 from qm_events.admission_quota import QuotaAdjusted
 from qm_events.specs import Amounts, PlacedUnit
@@ -44,7 +45,7 @@ def begin(state: Admission, command: holds.Begin, ctx: Context) -> Decision:
     return [*told, *holds.begin(reduce(evolve, told, state), command, ctx)]
 
 
-def give_up(state: Admission, command: GiveUp, ctx: Context) -> Decision:
+def give_up(state: Admission, command: GiveUp, ctx: Context) -> list[EventData]:
     """Hold hours as for an order that is not ready, beside those that were used and that metering will tell of."""
     hold = state.hold
     if state.phase not in HOLDING:

@@ -32,7 +32,7 @@ class Hold:
     lines: tuple[str, ...] = ()
     """The lines of metering that were settled."""
     billed: tuple[str, ...] = ()
-    """The allocations that they were about; of lines that were settled long ago, that is not known."""
+    """The allocations of which a line said how their use ended; of old lines, that is not known."""
     given_up: tuple[str, ...] = ()
     """The allocations after which the order lives on."""
     closed: bool = False
@@ -71,7 +71,8 @@ def _adjusted(hold: Hold, data: QuotaAdjusted) -> Hold:
         return hold
     lines = hold.lines if data.record is None else (*hold.lines, data.record)
     if data.cause in ("used", "corrected", "closed"):
-        billed = (*hold.billed, data.allocation or "") if data.cause == "used" else hold.billed
+        ended = data.record is not None and not data.runs_on
+        billed = (*hold.billed, data.allocation or "") if ended else hold.billed
         return replace(hold, lines=lines, billed=billed, closed=hold.closed or data.cause == "closed")
     life = hold.life
     if life and data.expires_at:

@@ -57,7 +57,7 @@ class Close:
     at: datetime
 
 
-def begin(state: Admission, command: Begin, ctx: Context) -> Decision:
+def begin(state: Admission, command: Begin, ctx: Context) -> list[EventData]:
     """Hold the hours of the order from the instant at which they begin."""
     hold = state.hold
     if not _live(state) or hold.ready_at or hold.life is None:
@@ -70,7 +70,7 @@ def begin(state: Admission, command: Begin, ctx: Context) -> Decision:
     return [moved(command.order, state, cover, "ready", ctx, starts_at=command.at, allocation=command.allocation)]
 
 
-def prolong(state: Admission, command: Prolong, ctx: Context) -> Decision:
+def prolong(state: Admission, command: Prolong, ctx: Context) -> list[EventData]:
     """Hold hours up to the new end, as far as the limits allow: what is lacking is told before it is used up."""
     hold = state.hold
     if not _live(state) or hold.life is None or hold.life.expires_at == command.expires_at:
@@ -134,8 +134,9 @@ def settle_line(state: Admission, command: Settle, ctx: Context) -> Decision:
     said = hours.held(line.cards, line.from_at, line.to_at, claims.zone_of(state.scopes[0], ctx))
     held = hours.of_months(state.claim)
     if line.meter == "held":
-        runs_on = line.allocation in state.hold.given_up and state.phase in HOLDING
-        over = (held or _live(state)) and isinstance(line, UsageRecorded) and not runs_on
+        # A line that goes on is cut where a month was closed: the order still holds its cards.
+        goes_on = line.goes_on or (line.allocation in state.hold.given_up and state.phase in HOLDING)
+        over = (held or _live(state)) and isinstance(line, UsageRecorded) and not goes_on
         return [_line(command, state, "closed", {}, held)] if over else []
     if isinstance(line, UsageCorrected):
         return [_line(command, state, "corrected", {}, said)] if line.reverses in state.hold.lines else []
@@ -144,7 +145,7 @@ def settle_line(state: Admission, command: Settle, ctx: Context) -> Decision:
     return [_line(command, state, "used", said, held)]
 
 
-def close(state: Admission, command: Close, _: Context) -> Decision:
+def close(state: Admission, command: Close, _: Context) -> list[EventData]:
     """Free the hours of an order whose cards are back before billing began, as far as is known: a line counts all the
     same."""
     held, ready_at = hours.of_months(state.claim), state.hold.ready_at
@@ -232,4 +233,5 @@ def _line(
         record=command.line.record,
         allocation=command.line.allocation,
         looks_at=state.hold.looks_at if _live(state) and command.line.allocation in state.hold.given_up else None,
+        runs_on=command.line.goes_on,
     )

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from qm_catalog.request_record import Record, finished, promised_end
+from qm_catalog.request_record import Record
+from qm_catalog.standing import finished, promised_end
 from qm_events import EventData
 from qm_events.catalog import (
     OrderCancelRequested,

@@ -14,7 +14,8 @@ from typing import Any
 from qm_catalog.domain import RECORDS
 from qm_catalog.record_folds import RECORD_FOLDS, SECTIONS
 from qm_catalog.record_phase import phase
-from qm_catalog.request_record import Record, finished
+from qm_catalog.request_record import Record
+from qm_catalog.standing import finished
 from qm_events import Event, EventData, encode
 from qm_events.catalog import (
     CatalogueItemStatusChanged,
@@ -186,7 +187,7 @@ def _item(kind: str, model: type, fact: type[EventData], fold: Callable[..., Any
 PROJECTIONS: tuple[Projection[Any], ...] = (
     Projection(
         name=RECORDS,
-        version=2,
+        version=3,
         model=Record,
         folds=RECORD_FOLDS,
         columns={"scope": Column(str, _scope), "phase": Column(str, lambda record: phase(record).value)},
@@ -194,7 +195,7 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
     ),
     Projection(
         name=FACTS,
-        version=1,
+        version=2,
         model=Fact,
         folds={fact: Fold(_kept, _fact_key) for _, table in SECTIONS.values() for fact in table},
         columns={"order": Column(str, lambda fact: fact.order)},

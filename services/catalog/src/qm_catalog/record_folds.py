@@ -5,7 +5,7 @@ nothing else, unless it is one of those that lawfully follow the end (`AFTERWARD
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -16,8 +16,11 @@ from qm_catalog.request_record import (
     Anomaly,
     Asked,
     Built,
+    GivenUp,
     Interval,
     Metered,
+    PastAllocation,
+    PastEnvironment,
     Placed,
     QueueNote,
     Receipt,
@@ -60,7 +63,7 @@ def _closed(s: Vetted) -> Changes:
 
 
 def _adjusted(s: Vetted, d: admission_quota.QuotaAdjusted, _: datetime) -> Changes:
-    if d.cause in ("used", "corrected", "closed"):
+    if d.cause not in ("ready", "extended", "renewed", "given_up"):
         return {}
     renewed = d.covered_until != s.covered_until
     return dict(covered_until=d.covered_until, exhausted_at=None if renewed else s.exhausted_at)
@@ -75,6 +78,10 @@ VETTED: Mapping[type[EventData], Change] = {
     admission.OrderAdmitted: lambda _s, d, at: dict(gate=None, admitted_at=at, covered_until=d.covered_until),
     admission.QuotaCommitted: lambda _s, _d, at: dict(committed_at=at),
     admission.QuotaRefunded: lambda _s, _d, at: dict(refunded_at=at),
+    admission.OrderSuspended: lambda _s, d, _: dict(suspended_at=d.suspended_at, renews_at=d.renews_at),
+    admission.OrderResumed: lambda _s, d, _: dict(
+        gate=None, suspended_at=None, exhausted_at=None, covered_until=d.covered_until
+    ),
     admission.OrderRejected: lambda s, d, _: dict(
         **_closed(s),
         violations=d.violations,
@@ -107,6 +114,19 @@ def _waiting(s: Placed, d: scheduler.AllocationWaiting, _: datetime) -> Changes:
     return dict(reasons=d.reasons, waiting_since=d.since, **_noted(s, first.code.value, d.since, first.figures))
 
 
+def _returned(s: Placed, d: scheduler.AllocationReturned, _: datetime) -> Changes:
+    if not d.lives_on:
+        return dict(returned_at=d.returned_at, pooled=d.pooled, quarantined=d.quarantined)
+    past = PastAllocation(s.allocation, s.units, s.allocated_at, s.given_up, d.returned_at, d.quarantined)
+    kept = ("version", "anomalies", "history", "history_dropped")
+    return _blank(Placed(), *kept) | {"earlier": (*s.earlier, past)}
+
+
+def _blank(nothing: Placed | Built, *kept: str) -> Changes:
+    """Return what makes a section what it was before anything was told of it, but for what is kept."""
+    return {each.name: getattr(nothing, each.name) for each in fields(nothing) if each.name not in kept}
+
+
 PLACED: Mapping[type[EventData], Change] = {
     scheduler.AllocationQueued: lambda s, d, _: dict(queued_at=d.queued_at, **_noted(s, "Queued", d.queued_at)),
     scheduler.AllocationWaiting: _waiting,
@@ -123,12 +143,23 @@ PLACED: Mapping[type[EventData], Change] = {
         reasons=(),
         **_noted(s, "Withdrawn", d.withdrawn_at),
     ),
-    scheduler.AllocationReturned: lambda _s, d, _: dict(
-        returned_at=d.returned_at, pooled=d.pooled, quarantined=d.quarantined
+    scheduler.AllocationPreempted: lambda s, d, _: dict(
+        given_up=GivenUp(d.cause, d.why, d.preempted_at),
+        **_noted(s, d.cause.capitalize(), d.preempted_at, {"why": d.why}),
     ),
+    scheduler.AllocationImpaired: lambda s, d, _: dict(impaired={**s.impaired, d.card: d.health}),
+    scheduler.AllocationReturned: _returned,
 }
 
 # ---- environments
+
+
+def _afresh(s: Built) -> Changes:
+    """Return what begins the next environment, nothing for the first: all that was is gone and has a receipt."""
+    if s.receipt is None:
+        return {}
+    past = PastEnvironment(s.allocation, s.ready_at, s.error, s.probes, s.receipt)
+    return _blank(Built(), "version", "anomalies") | {"earlier": (*s.earlier, past)}
 
 
 def _step(s: Built, new: Step) -> Changes:
@@ -160,7 +191,10 @@ def _step_failed(s: Built, d: provisioner.EnvironmentStepFailed, _: datetime) ->
 
 
 BUILT: Mapping[type[EventData], Change] = {
-    provisioner.EnvironmentStarted: lambda _s, d, _: dict(planned=d.steps, started_at=d.started_at),
+    provisioner.EnvironmentStarted: lambda s, d, _: {
+        **_afresh(s),
+        **dict(allocation=d.allocation, planned=d.steps, started_at=d.started_at),
+    },
     provisioner.EnvironmentStepIntended: _step_intended,
     provisioner.EnvironmentStepDone: _step_done,
     provisioner.EnvironmentStepFailed: _step_failed,
@@ -169,9 +203,10 @@ BUILT: Mapping[type[EventData], Change] = {
     provisioner.EnvironmentFailed: lambda _s, d, _: dict(failed_at=d.failed_at, failed_step=d.step, error=d.error),
     # What the end was is told by the topic `orders` and by the release; the note is the provisioner's own memory.
     provisioner.EnvironmentEndNoted: lambda _s, _d, _at: {},
-    provisioner.EnvironmentReleaseStarted: lambda _s, d, _: dict(
-        release_started_at=d.started_at, release_cause=d.cause
-    ),
+    provisioner.EnvironmentReleaseStarted: lambda s, d, _: {
+        **_afresh(s),
+        **dict(allocation=d.allocation, release_started_at=d.started_at, release_cause=d.cause),
+    },
     provisioner.EnvironmentRevoked: lambda _s, d, _: dict(revoked_at=d.revoked_at, endpoint=None),
     provisioner.EnvironmentWiped: lambda _s, d, _: dict(wiped_at=d.wiped_at),
     provisioner.EnvironmentValidated: lambda _s, d, _: dict(validated_at=d.validated_at, suspect=d.suspect),
@@ -214,11 +249,11 @@ _OVER: Mapping[type[Section], Callable[[Any], bool]] = {
     Asked: lambda s: s.ended_at is not None,
     Vetted: lambda s: s.rejected_at is not None or s.withdrawn_at is not None or s.refunded_at is not None,
     Placed: lambda s: s.withdrawn_at is not None or s.returned_at is not None,
-    Built: lambda s: s.receipt is not None,
+    Built: lambda s: s.receipt is not None and s.receipt.cause is not EndCause.PREEMPTED,
     Metered: _never,
 }
 AFTERWARDS: Mapping[type[EventData], Callable[[Any], bool]] = {
-    admission.QuotaRefunded: lambda s: s.claimed_at is not None and s.refunded_at is None,
+    admission.QuotaRefunded: lambda s: s.claimed_at is not None and not (s.refunded_at or s.suspended_at),
     admission_quota.QuotaAdjusted: lambda s: s.claimed_at is not None,
 }
 """Facts that may follow the end of their stream, and when."""

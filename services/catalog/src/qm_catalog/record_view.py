@@ -10,11 +10,22 @@ from qm_catalog.billing import amount, money
 from qm_catalog.ordering import offering_of
 from qm_catalog.projections import OfferingItem
 from qm_catalog.record_conditions import Condition, conditions
+from qm_catalog.record_earlier import EarlierView, earlier_allocations
 from qm_catalog.record_phase import Phase, Reason, ended_by, phase, reasons, times
-from qm_catalog.request_record import Approval, Interval, Placed, QueueNote, Receipt, Record, Step, promised_end
+from qm_catalog.request_record import (
+    Approval,
+    Interval,
+    Placed,
+    QueueNote,
+    Receipt,
+    Record,
+    Step,
+)
+from qm_catalog.standing import environment, promised_end
 from qm_events.specs import (
     EndCause,
     FaultReport,
+    Health,
     OrderRequest,
     PlacedUnit,
     Probe,
@@ -41,6 +52,8 @@ class AllocationView(View):
     """Which cards of which node, a unit of the specification each."""
     quarantined: tuple[str, ...]
     """Those of the cards that did not go back to the pool: a fault was reported, or cleaning failed."""
+    impaired: dict[str, Health]
+    """Cards of it of which it was seen that they are sick, or well again."""
 
 
 class EnvironmentView(View):
@@ -131,6 +144,8 @@ class RecordView(View):
     approvals: tuple[Approval, ...]
     """Every question to people, and what came of it."""
     allocation: AllocationView | None
+    earlier_allocations: tuple[EarlierView, ...]
+    """What it had before and gave up, the first first."""
     environment: EnvironmentView | None
     probes: tuple[Probe, ...]
     """What was tried as the user would, before it was called ready."""
@@ -184,8 +199,9 @@ def view(record: Record, offerings: Iterable[OfferingItem]) -> RecordView:
         position=next((reason.figures["position"] for reason in why if "position" in reason.figures), None),
         approvals=record.vetted.approvals,
         allocation=_allocation(record.placed),
+        earlier_allocations=earlier_allocations(record),
         environment=_environment(record),
-        probes=record.built.probes,
+        probes=environment(record).probes,
         times=times(record),
         queue_history=record.placed.history,
         queue_history_dropped=record.placed.history_dropped,
@@ -194,7 +210,7 @@ def view(record: Record, offerings: Iterable[OfferingItem]) -> RecordView:
         expires_at=promised_end(record),
         ended_by=ended_by(record),
         fault=asked.fault,
-        receipt=record.built.receipt,
+        receipt=environment(record).receipt,
         anomalies=_anomalies(record),
     )
 
@@ -213,11 +229,12 @@ def _allocation(placed: Placed) -> AllocationView | None:
         nodes=sorted({unit.node for unit in placed.units}),
         units=placed.units,
         quarantined=placed.quarantined,
+        impaired=placed.impaired,
     )
 
 
 def _environment(record: Record) -> EnvironmentView | None:
-    built = record.built
+    built = environment(record)
     if not (built.started_at or built.steps):
         return None
     return EnvironmentView(endpoint=built.endpoint, planned=built.planned, steps=built.steps)

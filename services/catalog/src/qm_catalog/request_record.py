@@ -5,14 +5,24 @@ another. What a person reads (phase, conditions, reasons) is derived from all se
 `record_view`, so that any interleaving of the topics gives the same record.
 """
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from qm_events.provisioner import ReceiptLine
-from qm_events.specs import EndCause, FaultReport, OrderRequest, PlacedUnit, Probe, Remedy, Violation, WaitReason
+from qm_events.specs import (
+    EndCause,
+    FaultReport,
+    Health,
+    OrderRequest,
+    PlacedUnit,
+    Probe,
+    Remedy,
+    Violation,
+    WaitReason,
+)
 
 HISTORY_LIMIT = 50
 """Waits kept in a record; of older ones only the number is kept, for a record must not grow without end."""
@@ -119,15 +129,41 @@ class Vetted(Section):
     """They are used up."""
     hours_end_at: datetime | None = None
     """They are, and the quota says that this ends the order."""
+    suspended_at: datetime | None = None
+    """They are, and it waits for more."""
+    renews_at: datetime | None = None
+    """When the month turns, as said when it was suspended."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueNote:
-    """From `at` on the order was in this state of the queue: `Queued`, a wait code, `Allocated` or `Withdrawn`."""
+    """From `at` on the order was in this state of the queue: `Queued`, a wait code, `Allocated`, `Preempted`,
+    `Reclaimed`, `Replaced`, `Suspended` or `Withdrawn`."""
 
     code: str
     at: datetime
     figures: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Why the order gave cards up and lives on."""
+
+    cause: Literal["preempted", "reclaimed", "replaced", "suspended"]
+    why: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PastAllocation:
+    """Cards that the order had before."""
+
+    allocation: str | None
+    units: tuple[PlacedUnit, ...]
+    allocated_at: datetime | None
+    given_up: GivenUp | None
+    returned_at: datetime | None
+    quarantined: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +178,10 @@ class Placed(Section):
     allocation: str | None = None
     units: tuple[PlacedUnit, ...] = ()
     allocated_at: datetime | None = None
+    given_up: GivenUp | None = None
+    impaired: dict[str, Health] = field(default_factory=dict)
+    """Cards of it of which something was said, and what last."""
+    earlier: tuple[PastAllocation, ...] = ()
     withdrawn_at: datetime | None = None
     withdrawn_by: EndCause | None = None
     returned_at: datetime | None = None
@@ -175,9 +215,22 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Built(Section):
-    """Topic `environments`: what the user enters, and how it was taken down."""
+class PastEnvironment:
+    """An environment that the order had on other cards."""
 
+    allocation: str
+    ready_at: datetime | None
+    error: str
+    probes: tuple[Probe, ...]
+    receipt: Receipt | None
+
+
+@dataclass(frozen=True, slots=True)
+class Built(Section):
+    """Topic `environments`: what the user enters, and how it was taken down. The last environment, and those before."""
+
+    allocation: str = ""
+    earlier: tuple[PastEnvironment, ...] = ()
     planned: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     started_at: datetime | None = None
@@ -238,32 +291,3 @@ class Record:
     def project(self) -> str | None:
         """Return the project within the tenant."""
         return self.asked.request.project if self.asked.request else None
-
-
-def promised_end(record: Record) -> datetime | None:
-    """Return the instant at which the order ends by itself, or None while that is not known or never.
-
-    A duration counts from READY; an extension replaces whatever was promised before it.
-    """
-    asked, request = record.asked, record.asked.request
-    if asked.extended_to or request is None:
-        return asked.extended_to
-    if request.duration_seconds is not None and record.built.ready_at is not None:
-        return record.built.ready_at + timedelta(seconds=request.duration_seconds)
-    return request.expires_at
-
-
-def holds_cards(record: Record) -> bool:
-    """Tell whether cards are, or may be, held. They are let go only by `allocation.returned`."""
-    begun = record.placed.allocated_at or record.built.started_at or record.built.release_started_at
-    return begun is not None and record.placed.returned_at is None
-
-
-def finished(record: Record) -> bool:
-    """Tell whether the order is at an end: it will never have cards, or all are back and the receipt is there."""
-    if holds_cards(record):
-        return False
-    if record.placed.returned_at is not None:
-        return record.built.receipt is not None
-    vetted, placed = record.vetted, record.placed
-    return any((vetted.rejected_at, vetted.withdrawn_at, placed.withdrawn_at))

@@ -8,6 +8,7 @@ unless it ended meanwhile: then it is over when its cards are back.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 from qm_events import EventData
@@ -123,6 +124,7 @@ class Return:
     returned_at: datetime
 
 
+@lru_cache(maxsize=1 << 10)
 def allocation_id(order: str, grant: int) -> str:
     """Return the id of the `grant`-th allocation of an order, from 1."""
     return derived_id(order, grant)

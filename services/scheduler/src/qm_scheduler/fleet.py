@@ -62,7 +62,13 @@ class Card:
     quarantine: str | None = None
     """Why it is isolated until an operator clears it."""
     present: bool = True
-    """False: the node was described anew without it; gone as soon as nobody holds it."""
+    """False: the node was described anew without it; gone when it is given back well, or cleared."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is in the fleet though its node is described without it: held, isolated or sick, or else it would
+        come back clean and well because it was away for a moment."""
+        return self.allocation is not None or self.quarantine is not None or self.health in SICK
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,12 @@ def _with(node: Node, cards: Iterable[Card], **changes: Any) -> Node:
     return replace(node, cards={**node.cards, **{card.card: card for card in cards}}, **changes)
 
 
+def _without_gone(node: Node) -> Node:
+    return replace(node, cards={name: card for name, card in node.cards.items() if card.present or card.is_kept})
+
+
 def _registered(node: Node, fact: NodeRegistered) -> Node:
-    kept = {card.card: replace(card, present=False) for card in node.cards.values() if card.allocation is not None}
+    kept = {card.card: replace(card, present=False) for card in node.cards.values() if card.is_kept}
     told = {spec.card: _described(node.cards.get(spec.card), spec) for spec in fact.cards}
     return replace(
         node,
@@ -137,19 +147,19 @@ def _held(node: Node, fact: CardsHeld) -> Node:
 
 
 def _returned(node: Node, fact: CardsReturned) -> Node:
-    cards = dict(node.cards)
-    for card in (*fact.pooled, *fact.quarantined):
-        if not cards[card].present:
-            del cards[card]
-            continue
-        isolated = fact.reason if card in fact.quarantined else cards[card].quarantine
-        cards[card] = replace(cards[card], allocation=None, quarantine=isolated, freed_at=fact.returned_at)
+    cards = [replace(node.cards[card], allocation=None, freed_at=fact.returned_at) for card in fact.pooled]
+    cards += [
+        replace(node.cards[card], allocation=None, freed_at=fact.returned_at, quarantine=fact.reason)
+        for card in fact.quarantined
+    ]
     holdings = {key: holding for key, holding in node.holdings.items() if key != fact.allocation}
-    return replace(node, cards=cards, holdings=holdings)
+    return _without_gone(_with(node, cards, holdings=holdings))
 
 
 def _cleared(node: Node, fact: CardCleared) -> Node:
-    return _with(node, [replace(node.cards[fact.card], quarantine=None, relapses=())])
+    card = replace(node.cards[fact.card], quarantine=None, relapses=())
+    # One that is away is out of the operator's hands: what was said of its health goes with it.
+    return _without_gone(_with(node, [card if card.present else replace(card, seen={}, health=Health.HEALTHY)]))
 
 
 FACTS: Mapping[type[EventData], Callable[[Node, Any], Node]] = {

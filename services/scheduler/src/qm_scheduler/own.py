@@ -1,4 +1,4 @@
-"""Reasons that concern one line alone, whatever its shape: what was done for it, when its time comes, what is booked."""
+"""Reasons that concern one line alone, whatever its shape: what was done for it, when its time comes."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -21,7 +21,7 @@ Rooms = Callable[[Kind], Iterable[Room]]
 def place(view: View, shape: Shape, accelerators: tuple[str, ...] | None = None) -> list[Pick] | None:
     """Return where all units go, on these types only (default: all of the shape's), or None where they do not fit."""
     kinds = view.kinds_for(shape, shape.accelerators if accelerators is None else accelerators)
-    if not view.may_hold(shape, kinds):
+    if shape.units > 1 and not view.may_hold(shape, kinds):
         return None
     if shape.within is not None:
         picks = _together(view, shape, kinds)

@@ -13,24 +13,20 @@ from itertools import islice
 from typing import Any
 
 from qm_events.ids import stream_name
-from qm_events.specs import Health, PlacedUnit, WaitReason
+from qm_events.specs import Health, PlacedUnit
 from qm_scheduler.board import Board
-from qm_scheduler.domain import Allocate, Explain, Impair, Promise, allocation_id
+from qm_scheduler.domain import Allocate, Impair, Promise, allocation_id
 from qm_scheduler.evict import evict_next, kept_places
 from qm_scheduler.fleet import SICK, Node
 from qm_scheduler.inventory import HoldCards
-from qm_scheduler.own import own_reasons
 from qm_scheduler.placement import place_for
 from qm_scheduler.projections import OrderDoc, Promised
 from qm_scheduler.promise import earliest, serves
 from qm_scheduler.queue import Line, Rank
-from qm_scheduler.reasons import Ahead, explain, first_code
 from qm_scheduler.reservations import EndReservation, Move, Reservation, is_reserved, shape_of_all
-from qm_scheduler.view import Pick, Shape
+from qm_scheduler.telling import told
+from qm_scheduler.view import Pick
 from qm_service.model import Act, Context
-
-MANY = 32
-"""From so many orders on, the places of all are worked out at once."""
 
 
 def settle(ctx: Context) -> Sequence[Act]:
@@ -50,7 +46,7 @@ def settle(ctx: Context) -> Sequence[Act]:
     if board.eager and (acts := evict_next(board, ctx, partial(_promised_first, board, ctx))):
         return acts
     if board.seen or board.news:
-        return tuple(_explain(board, ctx))
+        return tuple(told(board, ctx))
     return ()
 
 
@@ -178,61 +174,3 @@ def _told_of(node: Node, name: str, docs: Mapping[str, OrderDoc]) -> Iterator[Ac
         code = next((told.code for told in card.seen.values() if told.health is health), "")
         command = Impair(doc.order, node.node, name, health, code)
         yield Act(stream_name("allocation", doc.order), command, doc.tenant, doc.project, doc.order)
-
-
-# ---- telling why
-
-
-def _explain(board: Board, ctx: Context) -> Iterator[Act]:
-    docs = ctx.docs.resident("allocations")
-    for order, reasons in sorted(_changed_reasons(board).items()):
-        doc: OrderDoc = docs[order]
-        yield Act(stream_name("allocation", order), Explain(order, reasons), doc.tenant, doc.project, order)
-
-
-def _changed_reasons(board: Board) -> dict[str, tuple[WaitReason, ...]]:
-    queue = board.queue
-    seen, board.seen = board.seen, {}
-    news, board.news = board.news, {}
-    orders: dict[str, None] = {}
-    for name in seen:
-        # Behind the front of a lane the reason is the front, whatever is free.
-        if (before := board.fronts.pop(name, None)) is not None:
-            orders[before] = None
-        if (front := queue.front(name)) is not None:
-            board.fronts[name] = front[2][1]
-            orders[front[2][1]] = None
-    for ask in news:
-        if ask in queue.lines:
-            orders |= dict.fromkeys(_told_otherwise(board, queue.lines[ask]))
-    told = {order: shape for order in orders if order in queue.orders and (shape := _is_news(board, order))}
-    cases = {shape: board.case(shape) for shape in set(told.values())}
-    counts = queue.places() if len(told) > MANY else {}
-    return {
-        order: explain(cases[shape], _ahead(board, order, counts), own_reasons(board, board.queue.orders[order].ask))
-        for order, shape in told.items()
-    }
-
-
-def _told_otherwise(board: Board, line: Line) -> Iterator[str]:
-    """Yield the orders of a line that were not told what most of it are told."""
-    code = first_code(board.case(line.ask.shape), own_reasons(board, line.ask), behind=bool(line.claims))
-    for told, seqs in line.codes.items():
-        if told is not code:
-            yield from (order for _, order in seqs)
-
-
-def _is_news(board: Board, order: str) -> Shape | None:
-    """Return the shape of an order if its first reason is another than it was told."""
-    waiting, shape = board.queue.orders[order], board.queue.orders[order].ask.shape
-    line = board.queue.lines[waiting.ask]
-    own = own_reasons(board, waiting.ask)
-    code = first_code(board.case_of(line), own, behind=board.is_behind(order))
-    return None if code in (None, waiting.code) else shape
-
-
-def _ahead(board: Board, order: str, counts: Mapping[str, tuple[int, int]]) -> Ahead | None:
-    if not counts:
-        return board.line(order)
-    queue = board.queue
-    return Ahead(*counts[order], queue.because(order)) if queue.is_behind(order) else board.kept_from(order)
