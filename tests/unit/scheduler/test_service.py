@@ -437,6 +437,8 @@ async def test_only_operators_maintain_nodes_and_a_window_must_make_sense(stage:
         window,
         reserved(units=0),
         reserved(starts_at="soon"),
+        reserved(ends_at="2028-01-01T00:00:00Z"),
+        reserved(starts_at="9999-12-30T00:00:00Z", ends_at="9999-12-31T00:00:00Z"),
     ):
         assert (await stage.call("POST", "/reservations", wrong)).status_code == 422
     past = reserved(starts_at="2026-05-01T10:00:00Z", ends_at="2026-05-01T12:00:00Z")

@@ -1,6 +1,6 @@
 """The routes on reservations: cards that are kept for a window of time, or nodes for nobody."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -30,6 +30,10 @@ from qm_service.problem import Forbidden, NotFound, problems
 from qm_service.runtime import Runtime
 
 
+LONGEST = timedelta(days=366)
+LAST = datetime(3000, 1, 1, tzinfo=UTC)
+
+
 class ReservationInput(BaseModel):
     """Cards for the orders of a project or tenant; or, with `nodes`, the maintenance of these nodes."""
 
@@ -55,6 +59,8 @@ class ReservationInput(BaseModel):
     def _one_kind(self) -> "ReservationInput":
         if self.ends_at <= self.starts_at:
             raise ValueError("ends_at must be after starts_at")
+        if self.ends_at - self.starts_at > LONGEST or self.ends_at >= LAST:
+            raise ValueError("a window is at most a year long, and ends before the year 3000")
         if self.nodes is None and (self.tenant is None or self.accelerator is None):
             raise ValueError("name a tenant and an accelerator, or the nodes to maintain")
         if self.nodes is not None and {"tenant", "project", "accelerator"} & self.model_fields_set:
