@@ -1,8 +1,8 @@
 """The scheduler: the fleet, the queue, who gets which cards, and why the others wait.
 
-Owns the topics `allocations` (streams `allocation/<order>` and `reservation/<id>`, a public contract) and `fleet` (streams `node/<node>`).
-Reads `admissions` for orders to place, `orders` for their ends and extensions, `environments` for what is ready, being
-cleaned, clean again or lost, and `directory` for who may see what.
+Owns the topics `allocations` (streams `allocation/<order>` and `reservation/<id>`, a public contract) and `fleet`
+(streams `node/<node>`). Reads `admissions` for orders to place, `orders` for their ends and extensions, `environments`
+for what is ready, being cleaned, clean again or lost, and `directory` for who may see what.
 
 Invariants, at every position of the log
 - A card has at most one holder. `allocation.allocated` and the `cards.held` of its nodes are written in one step, and

@@ -29,7 +29,6 @@ from qm_service.page import Paged, page
 from qm_service.problem import Forbidden, NotFound, problems
 from qm_service.runtime import Runtime
 
-
 LONGEST = timedelta(days=366)
 LAST = datetime(3000, 1, 1, tzinfo=UTC)
 
