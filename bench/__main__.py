@@ -20,6 +20,7 @@ from bench.peer import peer, ratios
 from bench.placing import placing, placing_distributed
 from bench.projection import aggregate, projection
 from bench.scheduling import decisions
+from bench.size import memory, replayed
 
 BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "appends": appends,
@@ -36,6 +37,8 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "placing-distributed": placing_distributed,
     "blocked": blocked,
     "blocked-distributed": blocked_distributed,
+    "memory": memory,
+    "replayed": replayed,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,

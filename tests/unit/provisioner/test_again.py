@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from qm_events import provisioner as facts
 from qm_events.scheduler import AllocationPreempted
-from qm_events.specs import EndCause, PlacedUnit
+from qm_events.specs import EndCause, PlacedUnit, Probe
 from qm_provisioner.behaviour import Behaviour
-from qm_provisioner.commands import Disclose, NoteEnd
+from qm_provisioner.commands import Checked, Disclose, NoteEnd
 from qm_provisioner.domain import decide
 from qm_provisioner.environment import Phase
 from qm_provisioner.models import MODELS
@@ -96,6 +96,19 @@ def test_there_are_no_credentials_between_two_environments_and_none_after_the_en
     assert asked(case) == "environment-not-ready"
     case.when(END)
     assert asked(case) == "credentials-revoked"
+
+
+def test_cards_that_a_probe_speaks_against_are_left_twice_and_then_the_order_fails() -> None:
+    case = Case()
+    for number in (1, 2, 3):
+        case.when(replace(BEGIN, allocation=f"a{number}", units=cards_of(number)))
+        gone(case).when(Checked((Probe(name="kernel", passed=False, detail="no answer", suspect=(f"n{number}-c0",)),)))
+        gone(case)
+    failed = [fact.elsewhere for fact in case.said if isinstance(fact, facts.EnvironmentFailed)]
+    assert failed == [True, True, None]
+    assert (case.env.over, case.env.moves) == (EndCause.FAILED, 2)
+    suspect = [fact.suspect for fact in case.said if isinstance(fact, facts.EnvironmentValidated)]
+    assert suspect == [("n1-c0",), ("n2-c0",), ("n3-c0",)]
 
 
 TOPICS = st.lists(st.sampled_from(["allocations", "orders", "work", "broken", "again"]), max_size=60)

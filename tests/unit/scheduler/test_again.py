@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qm_events.catalog import OrderReplacementRequested
 from qm_events.scheduler import AllocationPreempted, AllocationQueued, AllocationReturned
 from qm_scheduler.allocation import Phase
 from qm_scheduler.domain import Preempt, Return
@@ -150,6 +151,44 @@ def test_only_the_types_for_which_quota_is_held_serve_an_order_that_gave_its_car
     yard.give_back("o1")
     assert (yard.placed("o1"), yard.placed("o2")) == (False, True)
     assert said(yard, AllocationQueued)[1].request.specification.accelerators == ("h100",)
+
+
+def test_a_failed_card_is_replaced_in_the_same_order_where_that_was_asked_for() -> None:
+    yard = yard_of(3)
+    yard.order("o1", request(on_card_failure="replace"))
+    yard.order("o2", request())
+    for order in ("o1", "o2"):
+        yard.ready(order)
+        yard.health("n1", yard.cards(order)[0], "failed")
+    assert [fact.cause for fact in said(yard, AllocationPreempted)] == ["replaced"]
+    assert said(yard, AllocationPreempted, "o2") == []
+    sick = yard.cards("o1")
+    yard.give_back("o1")
+    assert yard.placed("o1")
+    assert yard.cards("o1") != sick
+    assert yard.state("n1").cards[sick[0]].quarantine
+
+
+def test_a_card_that_its_owner_speaks_against_is_isolated_when_it_comes_back() -> None:
+    yard = yard_of(2)
+    yard.order("o1", request())
+    (card,) = yard.cards("o1")
+    fact = OrderReplacementRequested(
+        order="o1", allocation=yard.doc("o1").allocation, cards=(card,), reason="it is slow", requested_at=yard.tick()
+    )
+    yard.hear("order/o1", fact)
+    yard.give_back("o1")
+    assert yard.cards("o1") not in ((), (card,))
+    assert yard.state("n1").cards[card].quarantine
+
+
+def test_an_order_whose_environment_could_not_be_proven_on_its_cards_moves_to_others() -> None:
+    yard = yard_of(2)
+    yard.order("o1", request())
+    (card,) = yard.cards("o1")
+    yard.broken("o1", elsewhere=True)
+    yard.give_back("o1", suspect=(card,))
+    assert yard.cards("o1") not in ((), (card,))
 
 
 WHAT = ("preempt", "back", "dirty", "gone", "cancel", "broken", "ready", "other", "suspend", "resume")

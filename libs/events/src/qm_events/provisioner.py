@@ -88,6 +88,8 @@ class EnvironmentFailed(EventData):
     allocation: str
     step: str
     error: str
+    elsewhere: bool | None = None
+    """Only these cards are at fault: the order lives on and is to have others."""
     failed_at: UtcTime
 
 

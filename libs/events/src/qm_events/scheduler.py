@@ -91,6 +91,8 @@ class AllocationPreempted(EventData):
     """The types of the cards, sorted."""
     not_before: UtcTime | None = None
     """In the queue again it is given nothing before this time."""
+    suspect: tuple[str, ...] | None = None
+    """Cards that are isolated when they come back, whatever is seen of them."""
     preempted_at: UtcTime
 
 

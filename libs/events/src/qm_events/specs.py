@@ -102,6 +102,8 @@ class OrderRequest(Value):
     expires_at: UtcTime | None = None
     reservation: str | None = Field(default=None, min_length=1, max_length=100)
     """Run on what is kept for this reservation, from its start on."""
+    on_card_failure: Literal["tell", "replace"] | None = None
+    """When a card that it holds has failed. None = `tell`; `replace`: it gives its cards up at once and gets others."""
     labels: Labels = Field(default_factory=dict)
 
     @property

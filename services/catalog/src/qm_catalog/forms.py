@@ -108,6 +108,7 @@ class OrderForm(Form):
     expires_at: UtcTime | None = None
     reservation: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,100}$")] | None = None
     """Run on what is kept for this reservation of the project, from its start on."""
+    on_card_failure: Literal["tell", "replace"] = "tell"
     labels: Labels = Field(default_factory=dict, max_length=64)
 
     @model_validator(mode="after")
@@ -134,6 +135,13 @@ class ReleaseForm(Form):
     def bare_report(cls, body: Any) -> Any:
         """Take a bare report for the fault."""
         return {"fault": body} if isinstance(body, dict) and "category" in body else body
+
+
+class ReplaceForm(Form):
+    """Which card is at fault, where it is not seen to be sick yet, and what is wrong with it."""
+
+    card: Annotated[StrictStr, StringConstraints(min_length=1, max_length=200)] | None = None
+    reason: Annotated[StrictStr, StringConstraints(max_length=500)] = ""
 
 
 class ExtendForm(Form):

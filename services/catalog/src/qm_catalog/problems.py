@@ -40,6 +40,13 @@ class OrderEnded(ProblemError):
     remedy = "Place a new order."
 
 
+class NothingToReplace(ProblemError):
+    """The order has no cards now, or none that is known to be at fault."""
+
+    code, status, title = "nothing-to-replace", 409, "There is no card to replace"
+    remedy = "Name the card that is at fault, and say what is wrong with it."
+
+
 class AlreadyExists(ProblemError):
     """The name is taken by something else."""
 

@@ -77,6 +77,9 @@ def _scheduled(record: Record) -> Answer:
         return "False", "Returned", "", placed.returned_at
     if placed.given_up:
         return "False", placed.given_up.cause.capitalize(), placed.given_up.why, placed.given_up.at
+    if placed.impaired:
+        sick = ", ".join(" ".join(filter(None, (it.card, it.health.value, it.code))) for it in placed.impaired)
+        return "True", "Impaired", sick, placed.impaired[0].since
     if placed.allocated_at:
         nodes = len({unit.node for unit in placed.units})
         cards = sum(len(unit.cards) for unit in placed.units)

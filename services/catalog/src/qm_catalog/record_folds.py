@@ -5,11 +5,12 @@ nothing else, unless it is one of those that lawfully follow the end (`AFTERWARD
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from qm_catalog.approval_folds import APPROVALS, Change, Changes
+from qm_catalog.built_folds import BUILT, blank
 from qm_catalog.request_record import (
     ANOMALY_LIMIT,
     HISTORY_LIMIT,
@@ -17,21 +18,19 @@ from qm_catalog.request_record import (
     Asked,
     Built,
     GivenUp,
+    Impaired,
     Interval,
     Metered,
     PastAllocation,
-    PastEnvironment,
     Placed,
     QueueNote,
-    Receipt,
     Record,
     Section,
-    Step,
     Vetted,
 )
-from qm_events import Event, EventData, admission, admission_quota, catalog, metering, provisioner, scheduler
-from qm_events.specs import EndCause
-from qm_service.model import Fold, key_of_stream
+from qm_events import Event, EventData, admission, admission_quota, catalog, metering, scheduler
+from qm_events.specs import EndCause, Health
+from qm_service.model import Fold
 
 # ---- orders
 
@@ -50,6 +49,8 @@ ASKED: Mapping[type[EventData], Change] = {
     catalog.OrderExtensionRequested: lambda _s, d, _: dict(extended_to=d.expires_at),
     catalog.OrderCancelRequested: _end(EndCause.CANCELLED, "requested_at"),
     catalog.OrderReleaseRequested: _end(EndCause.RELEASED, "requested_at"),
+    # What is asked for is seen where it is done: in the allocation.
+    catalog.OrderReplacementRequested: lambda _s, _d, _at: {},
     catalog.OrderExpired: _end(EndCause.EXPIRED, "expired_at"),
 }
 
@@ -119,12 +120,13 @@ def _returned(s: Placed, d: scheduler.AllocationReturned, _: datetime) -> Change
         return dict(returned_at=d.returned_at, pooled=d.pooled, quarantined=d.quarantined)
     past = PastAllocation(s.allocation, s.units, s.allocated_at, s.given_up, d.returned_at, d.quarantined)
     kept = ("version", "anomalies", "history", "history_dropped")
-    return _blank(Placed(), *kept) | {"earlier": (*s.earlier, past)}
+    return blank(Placed(), *kept) | {"earlier": (*s.earlier, past)}
 
 
-def _blank(nothing: Placed | Built, *kept: str) -> Changes:
-    """Return what makes a section what it was before anything was told of it, but for what is kept."""
-    return {each.name: getattr(nothing, each.name) for each in fields(nothing) if each.name not in kept}
+def _impaired(s: Placed, d: scheduler.AllocationImpaired, _: datetime) -> Changes:
+    others = tuple(known for known in s.impaired if known.card != d.card)
+    sick = () if d.health is Health.HEALTHY else (Impaired(d.card, d.health, d.code, d.impaired_at),)
+    return dict(impaired=(*others, *sick))
 
 
 PLACED: Mapping[type[EventData], Change] = {
@@ -137,6 +139,7 @@ PLACED: Mapping[type[EventData], Change] = {
         reasons=(),
         **_noted(s, "Allocated", d.allocated_at),
     ),
+    scheduler.AllocationImpaired: _impaired,
     scheduler.AllocationWithdrawn: lambda s, d, _: dict(
         withdrawn_at=d.withdrawn_at,
         withdrawn_by=EndCause(d.cause),
@@ -147,75 +150,7 @@ PLACED: Mapping[type[EventData], Change] = {
         given_up=GivenUp(d.cause, d.why, d.preempted_at),
         **_noted(s, d.cause.capitalize(), d.preempted_at, {"why": d.why}),
     ),
-    scheduler.AllocationImpaired: lambda s, d, _: dict(impaired={**s.impaired, d.card: d.health}),
     scheduler.AllocationReturned: _returned,
-}
-
-# ---- environments
-
-
-def _afresh(s: Built) -> Changes:
-    """Return what begins the next environment, nothing for the first: all that was is gone and has a receipt."""
-    if s.receipt is None:
-        return {}
-    past = PastEnvironment(s.allocation, s.ready_at, s.error, s.probes, s.receipt)
-    return _blank(Built(), "version", "anomalies") | {"earlier": (*s.earlier, past)}
-
-
-def _step(s: Built, new: Step) -> Changes:
-    kept = tuple(old for old in s.steps if (old.step, old.direction) != (new.step, new.direction))
-    return dict(steps=(*kept, new))
-
-
-def _find(s: Built, d: Any, at: datetime) -> Step:
-    for old in s.steps:
-        if (old.step, old.direction) == (d.step, d.direction):
-            return old
-    return Step(d.step, d.direction, "running", d.attempt, at)
-
-
-def _step_intended(s: Built, d: provisioner.EnvironmentStepIntended, _: datetime) -> Changes:
-    began = _find(s, d, d.intended_at).started_at
-    return _step(s, Step(d.step, d.direction, "running", d.attempt, began, external_name=d.external_name))
-
-
-def _step_done(s: Built, d: provisioner.EnvironmentStepDone, _: datetime) -> Changes:
-    old = _find(s, d, d.done_at)
-    return _step(s, replace(old, status="done", attempts=d.attempt, ended_at=d.done_at, error=""))
-
-
-def _step_failed(s: Built, d: provisioner.EnvironmentStepFailed, _: datetime) -> Changes:
-    status: Literal["failed", "retrying"] = "failed" if d.final else "retrying"
-    old = _find(s, d, d.failed_at)
-    return _step(s, replace(old, status=status, attempts=d.attempt, ended_at=d.failed_at, error=d.error))
-
-
-BUILT: Mapping[type[EventData], Change] = {
-    provisioner.EnvironmentStarted: lambda s, d, _: {
-        **_afresh(s),
-        **dict(allocation=d.allocation, planned=d.steps, started_at=d.started_at),
-    },
-    provisioner.EnvironmentStepIntended: _step_intended,
-    provisioner.EnvironmentStepDone: _step_done,
-    provisioner.EnvironmentStepFailed: _step_failed,
-    provisioner.EnvironmentVerified: lambda _s, d, _: dict(probes=d.probes, verified_at=d.verified_at),
-    provisioner.EnvironmentReady: lambda _s, d, _: dict(endpoint=d.endpoint, ready_at=d.ready_at),
-    provisioner.EnvironmentFailed: lambda _s, d, _: dict(failed_at=d.failed_at, failed_step=d.step, error=d.error),
-    # What the end was is told by the topic `orders` and by the release; the note is the provisioner's own memory.
-    provisioner.EnvironmentEndNoted: lambda _s, _d, _at: {},
-    provisioner.EnvironmentReleaseStarted: lambda s, d, _: {
-        **_afresh(s),
-        **dict(allocation=d.allocation, release_started_at=d.started_at, release_cause=d.cause),
-    },
-    provisioner.EnvironmentRevoked: lambda _s, d, _: dict(revoked_at=d.revoked_at, endpoint=None),
-    provisioner.EnvironmentWiped: lambda _s, d, _: dict(wiped_at=d.wiped_at),
-    provisioner.EnvironmentValidated: lambda _s, d, _: dict(validated_at=d.validated_at, suspect=d.suspect),
-    provisioner.EnvironmentQuarantined: lambda _s, d, _: dict(
-        quarantined_at=d.quarantined_at, quarantine_step=d.step, quarantine_error=d.error
-    ),
-    provisioner.EnvironmentReleased: lambda _s, d, _: dict(
-        receipt=Receipt(d.cause, d.outcome, d.lines, d.digest, d.released_at)
-    ),
 }
 
 # ---- usage
@@ -225,7 +160,9 @@ def _recorded(s: Metered, d: metering.UsageLine, _: datetime) -> Changes:
     old: tuple[Interval, ...] = getattr(s, d.meter)
     if any(known.record == d.record for known in old):
         return {}
-    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us))}
+    rates = None if d.rates is None else tuple((it.from_at, it.to_at, it.price_per_card_hour) for it in d.rates)
+    lines = (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, rates))
+    return {d.meter: tuple(sorted(lines, key=lambda it: (it.from_at, it.record)))}
 
 
 def _corrected(s: Metered, d: metering.UsageCorrected, _: datetime) -> Changes:
@@ -250,7 +187,6 @@ _OVER: Mapping[type[Section], Callable[[Any], bool]] = {
     Vetted: lambda s: s.rejected_at is not None or s.withdrawn_at is not None or s.refunded_at is not None,
     Placed: lambda s: s.withdrawn_at is not None or s.returned_at is not None,
     Built: lambda s: s.receipt is not None and s.receipt.cause is not EndCause.PREEMPTED,
-    Metered: _never,
 }
 AFTERWARDS: Mapping[type[EventData], Callable[[Any], bool]] = {
     admission.QuotaRefunded: lambda s: s.claimed_at is not None and not (s.refunded_at or s.suspended_at),
@@ -275,7 +211,20 @@ def _fold(name: str, section: type[Section], change: Change, fact: type[EventDat
         changed: Changes = {name: replace(old, version=event.version, **changes)}
         return replace(record, **changed)
 
-    return Fold(apply, _of_order if name == "metered" else key_of_stream)
+    return Fold(apply)
+
+
+def _metered(change: Change) -> Fold[Record]:
+    def apply(record: Record | None, event: Event[Any]) -> Record:
+        record = record or Record(event.data.order)
+        old, stream = record.metered, event.key
+        if event.version <= old.versions.get(stream, 0):
+            return record
+        versions = {**old.versions, stream: event.version}
+        new = replace(old, versions=dict(sorted(versions.items())), **change(old, event.data, event.time))
+        return replace(record, metered=new)
+
+    return Fold(apply, _of_order)
 
 
 def _of_order(event: Event[Any]) -> tuple[str]:
@@ -291,7 +240,7 @@ SECTIONS: Mapping[str, tuple[type[Section], Mapping[type[EventData], Change]]] =
 }
 
 RECORD_FOLDS: Mapping[type[EventData], Fold[Record]] = {
-    fact: _fold(name, section, change, fact)
+    fact: _metered(change) if section is Metered else _fold(name, section, change, fact)
     for name, (section, table) in SECTIONS.items()
     for fact, change in table.items()
 }

@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from qm_catalog.request_record import Approval, GivenUp, Record
+from qm_catalog.approval_record import Approval
+from qm_catalog.request_record import GivenUp, Record
 from qm_catalog.standing import environment, finished, first_ready_at, holds_cards
 from qm_events.specs import EndCause, Remedy, Violation, WaitCode
 from qm_events.units import amount

@@ -2,30 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from qm_catalog.approval_record import Approval
 from qm_catalog.billing import amount, money
 from qm_catalog.ordering import offering_of
 from qm_catalog.projections import OfferingItem
 from qm_catalog.record_conditions import Condition, conditions
 from qm_catalog.record_earlier import EarlierView, earlier_allocations
 from qm_catalog.record_phase import Phase, Reason, ended_by, phase, reasons, times
-from qm_catalog.request_record import (
-    Approval,
-    Interval,
-    Placed,
-    QueueNote,
-    Receipt,
-    Record,
-    Step,
-)
+from qm_catalog.request_record import Impaired, Interval, Placed, QueueNote, Receipt, Record, Step
 from qm_catalog.standing import environment, promised_end
 from qm_events.specs import (
     EndCause,
     FaultReport,
-    Health,
     OrderRequest,
     PlacedUnit,
     Probe,
@@ -50,10 +42,10 @@ class AllocationView(View):
     nodes: list[str]
     units: tuple[PlacedUnit, ...]
     """Which cards of which node, a unit of the specification each."""
+    impaired: tuple[Impaired, ...]
+    """Those of the cards that were seen to be sick and not to be well again. They stay the order's until it ends."""
     quarantined: tuple[str, ...]
     """Those of the cards that did not go back to the pool: a fault was reported, or cleaning failed."""
-    impaired: dict[str, Health]
-    """Cards of it of which it was seen that they are sick, or well again."""
 
 
 class EnvironmentView(View):
@@ -136,6 +128,7 @@ class RecordView(View):
     priority: int
     preemptible: bool
     reservation: str | None
+    on_card_failure: Literal["tell", "replace"]
     topology: Topology | None
     duration_seconds: int | None
     labels: dict[str, str]
@@ -217,7 +210,7 @@ def view(record: Record, offerings: Iterable[OfferingItem]) -> RecordView:
 
 def _request(request: OrderRequest) -> dict[str, Any]:
     shown = {name: getattr(request, name) for name in OrderRequest.model_fields if name != "expires_at"}
-    return shown | {"cards": request.cards}
+    return shown | {"cards": request.cards, "on_card_failure": request.on_card_failure or "tell"}
 
 
 def _allocation(placed: Placed) -> AllocationView | None:
@@ -228,8 +221,8 @@ def _allocation(placed: Placed) -> AllocationView | None:
         cards=[card for unit in placed.units for card in unit.cards],
         nodes=sorted({unit.node for unit in placed.units}),
         units=placed.units,
-        quarantined=placed.quarantined,
         impaired=placed.impaired,
+        quarantined=placed.quarantined,
     )
 
 

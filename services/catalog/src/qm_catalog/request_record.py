@@ -7,10 +7,10 @@ another. What a person reads (phase, conditions, reasons) is derived from all se
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from decimal import Decimal
+from typing import Any, Literal
 
-from pydantic import Field
-
+from qm_catalog.approval_record import Approval
 from qm_events.provisioner import ReceiptLine
 from qm_events.specs import (
     EndCause,
@@ -59,49 +59,6 @@ class Asked(Section):
     ended_by: EndCause | None = None
     end_reason: str = ""
     fault: FaultReport | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalVote:
-    """What somebody said, for himself or (`on_behalf_of`) for another who was away."""
-
-    voter: Annotated[str, Field(description="Who spoke.")]
-    on_behalf_of: Annotated[str | None, Field(description="For whom, where it was not for himself.")]
-    verdict: Annotated[Literal["approve", "deny"], Field(description="What was said.")]
-    comment: Annotated[str, Field(description="Why.")]
-    voted_at: Annotated[datetime, Field(description="When.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """One level of agreement that was asked for."""
-
-    approval: str
-    policy: str
-    level: int
-    approvers: Annotated[tuple[str, ...], Field(description="Who may decide, as last told; empty = nobody can.")]
-    requested_at: datetime
-    lapses_at: datetime | None = None
-    status: Literal["pending", "granted", "denied", "lapsed", "void", "withdrawn", "escalated"] = "pending"
-    approver: Annotated[str | None, Field(description="Whose word was the last one.")] = None
-    comment: str = ""
-    decided_at: datetime | None = None
-    levels: Annotated[int, Field(description="How many levels the policy has.")] = 1
-    needed: Annotated[int, Field(description="How many people must agree at this level.")] = 1
-    awaited: Annotated[tuple[str, ...], Field(description="Those of the approvers who are counted on now.")] = ()
-    votes: Annotated[tuple[ApprovalVote, ...], Field(description="What was said so far, in order.")] = ()
-    escalates_at: Annotated[datetime | None, Field(description="When others are asked, if nobody decides before.")] = (
-        None
-    )
-    escalated_at: Annotated[datetime | None, Field(description="When others were asked.")] = None
-    rerouted_at: Annotated[datetime | None, Field(description="When the approvers last changed.")] = None
-    rerouted_because: Annotated[str, Field(description="`people_changed` or `policy_changed`; empty = never.")] = ""
-    reminders: Annotated[int, Field(description="How often those awaited were reminded.")] = 0
-
-    @property
-    def agreed(self) -> int:
-        """How many have agreed."""
-        return sum(vote.verdict == "approve" for vote in self.votes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +124,16 @@ class PastAllocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Impaired:
+    """A card that is seen to be sick while the order holds it."""
+
+    card: str
+    health: Health
+    code: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Placed(Section):
     """Topic `allocations`: the wait, and the cards."""
 
@@ -179,8 +146,7 @@ class Placed(Section):
     units: tuple[PlacedUnit, ...] = ()
     allocated_at: datetime | None = None
     given_up: GivenUp | None = None
-    impaired: dict[str, Health] = field(default_factory=dict)
-    """Cards of it of which something was said, and what last."""
+    impaired: tuple[Impaired, ...] = ()
     earlier: tuple[PastAllocation, ...] = ()
     withdrawn_at: datetime | None = None
     withdrawn_by: EndCause | None = None
@@ -261,12 +227,15 @@ class Interval:
     from_at: datetime
     to_at: datetime
     card_us: int
+    rates: tuple[tuple[datetime, datetime, Decimal], ...] | None = None
+    """(from, to, price of a card-hour), as metering rated it; None: it was not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metered(Section):
-    """Topic `usage`."""
+    """Topic `usage`: a stream for each allocation, so that `versions` tells what was folded, and `version` nothing."""
 
+    versions: dict[str, int] = field(default_factory=dict)
     held: tuple[Interval, ...] = ()
     billable: tuple[Interval, ...] = ()
 

@@ -21,10 +21,13 @@ from typing import Any
 
 from qm_events import EventData
 from qm_events import provisioner as facts
-from qm_events.specs import EndCause
+from qm_events.specs import EndCause, Probe
 from qm_provisioner.commands import Begin, Checked, Disclose, NoteEnd, Proof, Script, StepBroke, StepFinished
 from qm_provisioner.environment import NOTHING, Environment, Phase, UnlawfulFact, afresh, evolve, external_name
 from qm_service.model import Context, Decider, Decision, Rejected
+
+MOVES_MAX = 2
+"""How often an order moves to other cards because of those that it had; then it fails."""
 
 
 def decide(env: Environment, command: Any, ctx: Context) -> Decision:
@@ -136,8 +139,10 @@ def _consequence(env: Environment, failed: facts.EnvironmentStepFailed, now: dat
     return [] if env.cause is not None else [_failed(env, failed.step, failed.error, now)]
 
 
-def _failed(env: Environment, step: str, error: str, now: datetime) -> EventData:
-    return facts.EnvironmentFailed(order=env.order, allocation=env.allocation, step=step, error=error, failed_at=now)
+def _failed(env: Environment, step: str, error: str, now: datetime, *, elsewhere: bool | None = None) -> EventData:
+    return facts.EnvironmentFailed(
+        order=env.order, allocation=env.allocation, step=step, error=error, elsewhere=elsewhere, failed_at=now
+    )
 
 
 def _stale(env: Environment, report: StepFinished | StepBroke) -> bool:
@@ -152,11 +157,18 @@ def _checked(env: Environment, command: Checked, now: datetime) -> Decision:
     broken = [f"{probe.name}: {probe.detail}" for probe in command.probes if not probe.passed]
     if broken or not command.probes:
         error = "; ".join(broken) or "there was nothing to check it by"
-        return _onward(env, [verified, _failed(env, "verify", error, now)], now)
+        elsewhere = (_blames_cards(command.probes) and env.moves < MOVES_MAX) or None
+        return _onward(env, [verified, _failed(env, "verify", error, now, elsewhere=elsewhere)], now)
     # The last step of every table hands over: what it shows is where the user enters.
     endpoint = env.runs[-1].outputs if env.runs else {}
     ready = facts.EnvironmentReady(order=env.order, allocation=env.allocation, endpoint=endpoint, ready_at=now)
     return [verified, ready]
+
+
+def _blames_cards(probes: Sequence[Probe]) -> bool:
+    """Whether all that failed speaks against cards: on others it may work."""
+    broken = [probe for probe in probes if not probe.passed]
+    return bool(broken) and all(probe.suspect for probe in broken)
 
 
 def _disclose(env: Environment, _: Disclose, __: datetime) -> Decision:

@@ -50,6 +50,7 @@ class Earlier:
     probes: tuple[Probe, ...]
     started_at: datetime | None
     ready_at: datetime | None
+    failed_at: datetime | None
     quarantined_at: datetime | None
     released_at: datetime | None
     lines: tuple[facts.ReceiptLine, ...]
@@ -96,6 +97,11 @@ class Environment:
     def running(self) -> StepRun | None:
         """Return the step that was intended and not yet reported."""
         return self.runs[-1] if self.runs and self.runs[-1].state == "intended" else None
+
+    @property
+    def moves(self) -> int:
+        """Return how often cards were at fault and the order went on to others."""
+        return sum(past.failed_at is not None for past in self.earlier)
 
     @property
     def site(self) -> str:
@@ -207,8 +213,8 @@ def _ready(env: Environment, fact: facts.EnvironmentReady) -> Environment:
 
 
 def _failed(env: Environment, fact: facts.EnvironmentFailed) -> Environment:
-    over = env.over or EndCause.FAILED
-    return _with(env, cause=env.cause or over, over=over, error=fact.error, failed_at=fact.failed_at)
+    cause, over = (EndCause.PREEMPTED, env.over) if fact.elsewhere else (EndCause.FAILED, env.over or EndCause.FAILED)
+    return _with(env, cause=env.cause or cause, over=over, error=fact.error, failed_at=fact.failed_at)
 
 
 def _end_noted(env: Environment, fact: facts.EnvironmentEndNoted) -> Environment:

@@ -61,6 +61,8 @@ class Allocation:
     allocated_at: datetime | None = None
     impaired: dict[str, Health] = field(default_factory=dict)
     """Cards of it that are sick."""
+    suspect: tuple[str, ...] = ()
+    """Cards of it that are isolated when they come back."""
 
 
 FACTS: Mapping[type[EventData], Callable[[Allocation, Any], Allocation]] = {
@@ -78,10 +80,11 @@ FACTS: Mapping[type[EventData], Callable[[Allocation, Any], Allocation]] = {
         units=fact.units,
         allocated_at=fact.allocated_at,
         impaired={},
+        suspect=(),
     ),
     AllocationImpaired: lambda state, fact: replace(state, impaired={**state.impaired, fact.card: fact.health}),
     AllocationWithdrawn: lambda state, _: replace(state, phase=Phase.WITHDRAWN),
-    AllocationPreempted: lambda state, _: replace(state, phase=Phase.PREEMPTED),
+    AllocationPreempted: lambda state, fact: replace(state, phase=Phase.PREEMPTED, suspect=fact.suspect or ()),
     AllocationReturned: lambda state, fact: replace(state, phase=Phase.ASIDE if fact.lives_on else Phase.RETURNED),
 }
 

@@ -66,8 +66,6 @@ def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -
         _cleaning(board, before, after, change)
         _held(board, before, after)
         _given_up(board, before, after)
-        if before is None and after is not None:
-            _taken(board, after)
     _loosened(board, before, after)
     _kept(board, key, old, new, change)
     waiting = waiting_of(new, board.reservations)
@@ -102,13 +100,6 @@ def _timed(board: Board, ask: Ask) -> None:
     if ask.after is not None:
         board.parked.add(ask)
         board.timed.add((ask.after, ask))
-
-
-def _taken(board: Board, new: OrderDoc) -> None:
-    """Who ranks higher may have taken what was kept: then another place has to be found."""
-    for name in dict.fromkeys(unit.node for unit in new.units):
-        holds = board.pool.kept.get(name, {})
-        board.suspect.update(dict.fromkeys(key for key, each in holds.items() if each.priority < new.asked.priority))
 
 
 def _given_up(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
@@ -182,6 +173,13 @@ def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     cards = sum(len(unit.cards) for unit in doc.units)
     lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=cards if new else -cards)
     board.seen.update(dict.fromkeys(lanes))
+    if new is None:
+        board.doubt(doc)
+        return
+    # Who ranks higher is not bound by a promise: he may have taken what was kept.
+    for name in dict.fromkeys(unit.node for unit in new.units):
+        holds = board.pool.kept.get(name, {})
+        board.suspect.update(dict.fromkeys(key for key, each in holds.items() if each.priority < new.asked.priority))
 
 
 def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, change: Change) -> None:
@@ -215,8 +213,7 @@ def _leases(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: Ch
     end_at = new.ends_at if new else None
     if doc is not None and end_at != board.pool.ends.get(doc.allocation):
         board.pool.ends_at(doc.allocation, end_at, {unit.node for unit in doc.units}, change)
-        for unit in doc.units:
-            board.suspect.update(dict.fromkeys(board.pool.kept.get(unit.node, ())))
+        board.doubt(doc)
 
 
 def _ends(doc: OrderDoc | None) -> set[tuple[str, tuple[datetime, str]]]:
@@ -235,7 +232,8 @@ def _cleaning(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: 
                 there[doc.order] = None
             else:
                 there.pop(doc.order, None)
-        board.doubt({unit.accelerator for unit in doc.units})
+        # What is being given back may be an earlier place.
+        board.doubt_types({unit.accelerator for unit in doc.units})
         nodes = tuple(sorted({unit.node for unit in doc.units}))
         board.pool.clean(doc.allocation, now, nodes, change)
 

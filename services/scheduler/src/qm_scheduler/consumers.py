@@ -9,9 +9,14 @@ from typing import Any, Literal
 
 from qm_events import Event, EventData
 from qm_events.admission import OrderAdmitted, OrderResumed, OrderSuspended
-from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested
+from qm_events.catalog import (
+    OrderCancelRequested,
+    OrderExpired,
+    OrderReleaseRequested,
+    OrderReplacementRequested,
+)
 from qm_events.ids import stream_name
-from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReleased, EnvironmentValidated
+from qm_events.provisioner import EnvironmentFailed, EnvironmentQuarantined, EnvironmentReleased, EnvironmentValidated
 from qm_events.scheduler import AllocationReturned
 from qm_scheduler.board import Board
 from qm_scheduler.domain import DECIDERS, Enqueue, Preempt, QueueAgain, Return, Withdraw
@@ -54,6 +59,19 @@ def _expired(event: Event[OrderExpired]) -> Sequence[Act]:
     return _withdraw(event.data.order, "expired", event.data.expired_at)
 
 
+def _replacement(event: Event[OrderReplacementRequested]) -> Sequence[Act]:
+    fact = event.data
+    why = fact.reason or f"Its owner asked for others in the place of {', '.join(fact.cards)}."[:500]
+    return _on_order(fact.order, Preempt(fact.order, fact.allocation, "replaced", why, fact.cards))
+
+
+def _failed(event: Event[EnvironmentFailed]) -> Sequence[Act]:
+    fact = event.data
+    if not fact.elsewhere:
+        return ()
+    return _on_order(fact.order, Preempt(fact.order, fact.allocation, "replaced", fact.error[:500]))
+
+
 def _validated(event: Event[EnvironmentValidated]) -> Sequence[Act]:
     fact = event.data
     clean = tuple(card for card in fact.clean if card not in fact.suspect)
@@ -90,6 +108,8 @@ REACTIONS: Mapping[type[EventData], Reaction] = {
     OrderCancelRequested: _cancel,
     OrderReleaseRequested: _release,
     OrderExpired: _expired,
+    OrderReplacementRequested: _replacement,
+    EnvironmentFailed: _failed,
     EnvironmentValidated: _validated,
     EnvironmentQuarantined: _quarantined,
     EnvironmentReleased: _released,

@@ -99,6 +99,8 @@ class Preempt:
     """None: those that it holds."""
     cause: Literal["preempted", "reclaimed", "replaced", "suspended"]
     why: str
+    suspect: tuple[str, ...] = ()
+    """Cards that are isolated when they come back."""
     not_before: datetime | None = None
     """It is given nothing before this time."""
 
@@ -178,17 +180,21 @@ def _impair(state: Allocation, command: Impair, ctx: Context) -> Decision:
     known = state.impaired.get(command.card, Health.HEALTHY)
     if state.phase is not Phase.ALLOCATED or known is command.health:
         return []
-    return [
-        AllocationImpaired(
-            order=command.order,
-            allocation=state.allocation,
-            node=command.node,
-            card=command.card,
-            health=command.health,
-            code=command.code,
-            impaired_at=ctx.now,
-        )
-    ]
+    impaired = AllocationImpaired(
+        order=command.order,
+        allocation=state.allocation,
+        node=command.node,
+        card=command.card,
+        health=command.health,
+        code=command.code,
+        impaired_at=ctx.now,
+    )
+    wanted = state.request is not None and state.request.on_card_failure == "replace"
+    if not wanted or command.health is not Health.FAILED:
+        return [impaired]
+    why = f"Card {command.card} failed{command.code and ': '}{command.code}."[:500]
+    preempted = _preempt(state, Preempt(command.order, None, "replaced", why, (command.card,)), ctx)
+    return [impaired, *preempted]
 
 
 def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
@@ -197,7 +203,7 @@ def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
     return [AllocationWaiting(order=command.order, reasons=command.reasons, since=ctx.now)]
 
 
-def _preempt(state: Allocation, command: Preempt, ctx: Context) -> Decision:
+def _preempt(state: Allocation, command: Preempt, ctx: Context) -> list[EventData]:
     if state.phase is not Phase.ALLOCATED or _is_over(ctx, command.order):
         return []
     if command.allocation not in (None, state.allocation):
@@ -210,6 +216,7 @@ def _preempt(state: Allocation, command: Preempt, ctx: Context) -> Decision:
             why=command.why,
             accelerators=tuple(sorted({unit.accelerator for unit in state.units})),
             not_before=command.not_before,
+            suspect=command.suspect or None,
             preempted_at=ctx.now,
         )
     ]
@@ -255,7 +262,8 @@ def _returned(
     state: Allocation, command: Return, since: datetime, ctx: Context, *, lives_on: bool | None = None
 ) -> AllocationReturned:
     cards = [(unit.node, card) for unit in state.units for card in unit.cards]
-    pooled = tuple(card for node, card in cards if card in command.clean and not _is_sick(ctx, node, card))
+    clean = set(command.clean).difference(state.suspect)
+    pooled = tuple(card for node, card in cards if card in clean and not _is_sick(ctx, node, card))
     isolated = tuple(card for _, card in cards if card not in pooled)
     return AllocationReturned(
         order=command.order,

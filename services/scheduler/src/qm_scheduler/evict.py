@@ -117,4 +117,4 @@ def _word(board: Board, ctx: Context, who: Who, victim: OrderDoc, each: Candidat
     out_until = board.laws.out_until((*victim.reclaimed, ctx.now))
     why = "The project that lent its quota takes it back; this order runs on borrowed quota. "
     until = f", and is given cards from {out_until:%Y-%m-%dT%H:%M:%SZ} on" if out_until else ""
-    return Preempt(each.order, each.allocation, "reclaimed", f"{why}{after}{until}.", out_until)
+    return Preempt(each.order, each.allocation, "reclaimed", f"{why}{after}{until}.", not_before=out_until)

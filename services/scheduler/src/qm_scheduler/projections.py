@@ -177,6 +177,10 @@ def _ended(doc: OrderDoc | None, event: Event[Any], at: datetime) -> OrderDoc:
     return doc if doc.ended_at and doc.ended_at <= at else replace(doc, ended_at=at)
 
 
+def _failed(doc: OrderDoc | None, event: Event[EnvironmentFailed]) -> OrderDoc:
+    return doc or OrderDoc(event.key) if event.data.elsewhere else _ended(doc, event, event.data.failed_at)
+
+
 def _impaired(doc: OrderDoc | None, event: Event[AllocationImpaired]) -> OrderDoc:
     doc, fact = doc or OrderDoc(event.key), event.data
     return replace(doc, impaired={**doc.impaired, fact.card: fact.health})
@@ -240,7 +244,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
     AllocationReturned: _changed(lambda fact: {"phase": Phase.ASIDE if fact.lives_on else Phase.RETURNED}),
     EnvironmentReady: Fold(_ready),
     EnvironmentReleaseStarted: Fold(lambda doc, event: _giving_back(doc, event, event.data.started_at)),
-    EnvironmentFailed: Fold(lambda doc, event: _ended(doc, event, event.data.failed_at)),
+    EnvironmentFailed: Fold(_failed),
     EnvironmentValidated: _changed(lambda fact: {"gone": fact.allocation}),
     EnvironmentReleased: _changed(lambda fact: {"gone": fact.allocation}),
     OrderSuspended: _changed(lambda _: {"suspended": True}),
@@ -270,7 +274,7 @@ def _retired(_: Node | None, _event: Event[Any]) -> None:
 
 NODES = Projection(
     name="nodes",
-    version=2,
+    version=3,
     model=Node,
     folds={fact: Fold(_node) for fact in NODE_FACTS} | {NodeRetired: Fold(_retired)},
     resident=lambda _: True,

@@ -40,7 +40,7 @@ class Sheet:
     """Lines of which some may have been told no reason yet, or another than holds now."""
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Order -> those before it and their cards, as they were when it began to be told to very many."""
-    fronts: dict[str, str] = field(default_factory=dict)
+    fronts: dict[str, str | None] = field(default_factory=dict)
     """Lane -> the order that was at its front when reasons were last told."""
     impaired: dict[tuple[str, str], None] = field(default_factory=dict)
     """(node, card) of cards in use of which the health changed."""
@@ -175,7 +175,7 @@ class Sheet:
         for ask, line in self.queue.lines.items():
             if not changed.isdisjoint(ask.shape.accelerators):
                 self._claim_anew(line)
-        self.doubt(changed)
+        self.doubt_types(changed)
 
     def _claim_anew(self, line: Line) -> None:
         before = line.claims
@@ -184,7 +184,12 @@ class Sheet:
         # Behind a line that claims a type no more somebody else is at the front.
         self.seen.update(dict.fromkeys((*before, *line.claims)))
 
-    def doubt(self, types: Collection[str]) -> None:
+    def doubt(self, holder: OrderDoc) -> None:
+        """Let promises be looked at again of places where this order holds cards, or did."""
+        for unit in holder.units:
+            self.suspect.update(dict.fromkeys(self.pool.kept.get(unit.node, ())))
+
+    def doubt_types(self, types: Collection[str]) -> None:
         """Look again at what is kept of these types: it may not hold any more, or be bettered."""
         for order, hold in self.pool.holds.items():
             if not set(hold.shape.accelerators).isdisjoint(types):
