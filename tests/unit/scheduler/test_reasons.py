@@ -297,9 +297,12 @@ def test_the_next_end_and_the_estimate_come_from_the_ends_of_leases() -> None:
     yard.order("first", request(duration_seconds=3600))
     yard.order("second", request(expires_at=START + timedelta(hours=5)))
     yard.order("it", request(cards=2))
-    assert yard.why("it")[0].figures["next_end"] == (START + timedelta(hours=5)).isoformat()
+    allocated_at = yard.doc("first").allocated_at
+    assert allocated_at is not None
+    # Until it is READY, that is taken to be ten minutes after its allocation.
+    assert yard.why("it")[0].figures["next_end"] == (allocated_at + timedelta(minutes=70)).isoformat()
     docs = yard.docs.resident("allocations")
-    assert estimate(yard.board, docs, "it", yard.now) is None
+    assert estimate(yard.board, docs, "it", yard.now) == START + timedelta(hours=5)
     yard.ready("first")
     ready = yard.now
     assert yard.why("it")[0].figures["next_end"] == (ready + timedelta(hours=1)).isoformat()

@@ -111,6 +111,9 @@ def _promise(board: Board, ctx: Context, order: str) -> Sequence[Act]:
     stands = serves(board, waiting.ask.shape, [each.node for each in known.places])
     if stands and any(each in board.leaving for each in known.victims):
         return ()
+    if stands and place_for(board.pool, waiting.ask, -waiting.level[0], ctx.now) is not None:
+        # It is placed next: elsewhere others would take what is free for it now.
+        return ()
     start = earliest(board, ctx.docs.resident("allocations"), waiting, ctx.now)
     places, until, since = kept_places(start.picks if start else ()), start.at if start else None, known.until
     if places and until is None and stands:

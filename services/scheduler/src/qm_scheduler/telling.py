@@ -131,7 +131,7 @@ def _is_news(board: Board, lines: _Lines, order: str) -> bool:
     """Return whether the first reason of an order is another than it was told."""
     waiting = board.queue.orders[order]
     line = board.queue.lines[waiting.ask]
-    code = lines.first(line, behind=board.queue.is_behind(order))
+    code = lines.first(line, behind=board.is_behind(order))
     return code not in (None, waiting.code)
 
 
