@@ -98,10 +98,13 @@ def test_an_approver_and_an_operator_find_what_they_need(qm: Qm, served: Embedde
 
 def test_a_project_asks_for_quota_and_gets_it(qm: Qm, served: Embedded) -> None:
     login(qm, served, "operator")
-    qm("quota", "set", "acme/speech", "--limit", "cards=2", "--report-only", "cards")
+    qm("quota", "set", "acme/speech", "--limit", "cards=2", "--report-only", "cards", "--priority-at-most", "9")
+    assert re.search("priority .*highest allowed .*0", qm("quota", "acme/speech")), "the tenant has no bound: 0"
     login(qm, served, "alice")
     quote = json.loads(qm("quote", "a100-1", "--project", "vision"))
     assert quote["admission"]["outcome"] == "admitted"
+    urgent = json.loads(qm("quote", "a100-1", "--project", "vision", "--priority", "1"))
+    assert urgent["admission"]["code"] == "priority-not-allowed"
     asked = qm("quota", "ask", "acme/vision", "--limit", "cards=900", "--reason", "more", "--json")
     request = json.loads(asked)["request"]
     login(qm, served, "operator")

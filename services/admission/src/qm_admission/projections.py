@@ -61,6 +61,7 @@ def _waiting(event: Event[Any], status: Literal["pending_approval", "held"], **m
         status=status,
         amounts=amounts_of(request),
         life=life_of(request),
+        priority=request.priority,
         **more,
     )
 
@@ -102,7 +103,7 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
     ),
     Projection(
         name="waiting",
-        version=2,
+        version=3,
         model=Waiting,
         folds={
             ApprovalRequested: Fold(_asked),
