@@ -17,7 +17,15 @@ from qm_scheduler.findings import Finding, findings
 from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
 from qm_scheduler.inventory import Clear, Cordon, Describe, Retire, Uncordon
 from qm_scheduler.pool import CLASSES, Pool
-from qm_scheduler.problems import CardElsewhere, CardUnknown, ClaimInUse, ClaimUnknown, NodeInUse, NodeUnknown
+from qm_scheduler.problems import (
+    CardElsewhere,
+    CardUnknown,
+    ClaimInUse,
+    ClaimUnknown,
+    NodeInUse,
+    NodeIsolatesCards,
+    NodeUnknown,
+)
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.views import (
     CardView,
@@ -96,9 +104,9 @@ def _node_routes(runtime: Runtime) -> APIRouter:
         await _change(runtime, access, node, Cordon(body.reason), response)
         return _drain(runtime, node)
 
-    @router.post("/fleet/nodes/{node}/retire", responses=problems(NodeUnknown, NodeInUse))
+    @router.post("/fleet/nodes/{node}/retire", responses=problems(NodeUnknown, NodeInUse, NodeIsolatesCards))
     async def retire_node(node: NodePath, body: CordonInput, access: Access) -> NodeView:
-        """Take an empty node and its cards out of the fleet for good; return it as it was."""
+        """Take an empty node, on which no card is isolated or sick, out of the fleet for good; return it as it was."""
         pool = board_of(runtime).pool
         last = node_view(pool, pool.nodes[node]) if node in pool.nodes else None
         act = Act(stream_name("node", node), Retire(body.reason))
