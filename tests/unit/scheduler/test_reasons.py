@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qm_events.envelope import utc_text
 from qm_events.scheduler import AllocationWaiting
 from qm_events.specs import OrderRequest, WaitCode
 from qm_scheduler.estimate import estimate
@@ -297,12 +298,12 @@ def test_the_next_end_and_the_estimate_come_from_the_ends_of_leases() -> None:
     yard.order("first", request(duration_seconds=3600))
     yard.order("second", request(expires_at=START + timedelta(hours=5)))
     yard.order("it", request(cards=2))
-    assert yard.why("it")[0].figures["next_end"] == (START + timedelta(hours=5)).isoformat()
+    assert yard.why("it")[0].figures["next_end"] == utc_text(START + timedelta(hours=5))
     docs = yard.docs.resident("allocations")
     assert estimate(yard.board, docs, "it", yard.now) is None
     yard.ready("first")
     ready = yard.now
-    assert yard.why("it")[0].figures["next_end"] == (ready + timedelta(hours=1)).isoformat()
+    assert yard.why("it")[0].figures["next_end"] == utc_text(ready + timedelta(hours=1))
     assert estimate(yard.board, docs, "it", yard.now) == START + timedelta(hours=5)
     assert yard.codes("it") == [IN_USE]
     yard.order("behind", request())

@@ -6,6 +6,7 @@ from qm_admission import claims, hours, precedence, quota, remedies
 from qm_admission.claims import Verdict
 from qm_admission.lines import Place
 from qm_admission.quota import Answer
+from qm_events.envelope import utc_text
 from qm_events.specs import Amounts, OrderRequest, Remedy, Role, Specification, Violation
 from qm_events.units import MICROSECONDS_PER_HOUR
 from qm_service.model import Context
@@ -83,7 +84,7 @@ def _when_hours_renew(request: OrderRequest, found: Sequence[Violation], ctx: Co
     end = life.end(at) or at + hours.LEAST
     later = hours.held(life.cards, at, end, zone)
     if not quota.never_fits(path, ctx.docs.resident("scopes"), {**quota.amounts_of(request), **later}):
-        yield Remedy(kind="wait_until", text=f"Wait until the hours renew at {at.isoformat()}.", at=at)
+        yield Remedy(kind="wait_until", text=f"Wait until the hours renew at {utc_text(at)}.", at=at)
 
 
 def _ask(request: OrderRequest, verdict: Verdict, ctx: Context) -> Iterator[Remedy]:

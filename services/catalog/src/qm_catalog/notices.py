@@ -12,6 +12,7 @@ from qm_events import Event, EventData
 from qm_events.admission import ApprovalRequested
 from qm_events.admission_approval import ApprovalEscalated, ApprovalReminded, ApprovalRerouted
 from qm_events.approval import Notices
+from qm_events.envelope import utc_text
 from qm_events.ids import derived_id
 
 Kind = Literal["asked", "joined", "escalated", "reminded"]
@@ -84,7 +85,7 @@ def _body(event: Event[Any], kind: Kind, people: Sequence[str]) -> dict[str, Any
         "project": event.project or "",
         "level": d.level,
         "recipients": list(people),
-        "at": event.time.isoformat(),
+        "at": utc_text(event.time),
     }
     if isinstance(d, ApprovalRequested) and d.submission is not None:
         request = d.submission.request
@@ -92,7 +93,7 @@ def _body(event: Event[Any], kind: Kind, people: Sequence[str]) -> dict[str, Any
         body |= {"policy": d.policy, "specification": request.specification.name, "cards": request.cards}
         body |= {"service_model": request.service_model.value}
     if until := getattr(d, "lapses_at", None):
-        body["lapses_at"] = until.isoformat()
+        body["lapses_at"] = utc_text(until)
     return body
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from qm_catalog.request_record import Approval, Record, finished, holds_cards
+from qm_events.envelope import utc_text
 from qm_events.specs import EndCause, Remedy, Violation, WaitCode
 from qm_events.units import amount
 
@@ -245,7 +246,7 @@ _NOBODY = "Nobody can decide now: an admin of the tenant can give somebody the r
 def _agreement(asked: Approval) -> str:
     missing = asked.needed - asked.agreed
     who = "one of the approvers agrees" if missing == 1 else f"{missing} more of the approvers agree"
-    return who + (f" before {asked.lapses_at.isoformat()}" if asked.lapses_at else "")
+    return who + (f" before {utc_text(asked.lapses_at)}" if asked.lapses_at else "")
 
 
 def _waits_for_cards(record: Record) -> tuple[Reason, ...]:

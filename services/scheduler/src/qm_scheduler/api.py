@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Discriminator, Tag
 
+from qm_events.envelope import utc_text
 from qm_events.ids import stream_name
 from qm_scheduler.api_queue import board_of, queue_routes
 from qm_scheduler.domain import Return
@@ -207,7 +208,7 @@ def _check_not_ahead(observed_at: datetime, now: datetime) -> None:
     """Refuse a time to come: nothing that its source sees from now on would be newer."""
     if observed_at > now + SKEW:
         raise ValidationFailed(
-            f"Something was observed at {observed_at.isoformat()}; it is {now.isoformat()}.",
+            f"Something was observed at {utc_text(observed_at)}; it is {utc_text(now)}.",
             field="observed_at",
             remedy="Correct the clock of the source.",
         )
