@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from qm_client.sdk import Json
 from qm_client.session import open_session
-from qm_client.show import Json, emit
+from qm_client.show import emit
 
 
 class ShowsByDefault(TyperGroup):
