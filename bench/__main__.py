@@ -15,6 +15,7 @@ from bench.claims import claims, claims_postgres, held
 from bench.figures import Figure, table
 from bench.idle import idle
 from bench.log import appends, delivery, replay
+from bench.metering import metered_facts, month
 from bench.orders import orders_distributed, orders_embedded, rebuild
 from bench.peer import peer, ratios
 from bench.placing import placing, placing_distributed
@@ -33,6 +34,8 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "claims-postgres": claims_postgres,
     "held": held,
     "decisions": decisions,
+    "metered": metered_facts,
+    "month": month,
     "placing": placing,
     "placing-distributed": placing_distributed,
     "blocked": blocked,

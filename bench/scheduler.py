@@ -31,7 +31,7 @@ from tests.unit.scheduler.yard import node_fact, request
 CARDS = 8
 PROJECTS = 50
 AT_ONCE = 1_000
-"""Orders in one call of the log."""
+"""Orders in one call of the log, nodes that are described."""
 LIMIT_SECONDS = 900.0
 
 
@@ -79,7 +79,9 @@ class Served:
 
     async def fleet(self, nodes: int, accelerator: str = "h100", prefix: str = "node") -> None:
         """Describe nodes of eight cards."""
-        await asyncio.gather(*(self._node(f"{prefix}-{n:05}", accelerator, n) for n in range(nodes)))
+        for first in range(0, nodes, AT_ONCE):
+            some = range(first, min(first + AT_ONCE, nodes))
+            await asyncio.gather(*(self._node(f"{prefix}-{n:05}", accelerator, n) for n in some))
 
     async def _node(self, node: str, accelerator: str, n: int) -> None:
         fact = node_fact(node, {accelerator: CARDS}, rack=f"rack-{n // 16}")

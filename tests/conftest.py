@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.ironic import Ironic
+from tests.support.machines import Machines
 from tests.support.servers import Kafka, Postgres
 
 _databases = itertools.count()
@@ -40,3 +42,17 @@ def kafka() -> Iterator[Kafka]:
 def kafka_servers(kafka: Kafka) -> str:
     """Its address, `host:port`."""
     return kafka.servers
+
+
+@pytest.fixture(scope="session")
+def ironic(postgres: Postgres) -> Iterator[Ironic]:
+    """The Ironic of this run, without nodes. Who kills it starts it again."""
+    with Ironic(postgres) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def machines(ironic: Ironic) -> Iterator[Machines]:
+    """The machines that it deploys."""
+    with Machines(ironic.folder / "machines") as served:
+        yield served

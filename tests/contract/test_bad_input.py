@@ -180,7 +180,7 @@ async def _calls(site: Inside, order: str, *methods: str) -> list[tuple[str, str
     return [call for call in found if call[0] in methods]
 
 
-MAY_BE_EMPTY = ("cancel", "release", "approve", "deny", "uncordon", "clear", "close", "members", "sim/clock")
+MAY_BE_EMPTY = ("cancel", "release", "replace", "approve", "deny", "uncordon", "clear", "close", "members", "sim/clock")
 """Routes whose body may be left out, or that have none."""
 
 

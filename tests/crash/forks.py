@@ -3,4 +3,4 @@
 import multiprocessing
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["__main__", "tests.crash.counting_service"])
+FORKS.set_forkserver_preload(["__main__", "tests.crash.counting_service", "tests.crash.await_service"])

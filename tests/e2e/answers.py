@@ -69,6 +69,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "fleet/findings",
         "periods",
         "prices",
+        "budgets",
         "usage/findings",
     )
     kinds = ("specifications", "offerings", "images", "models")

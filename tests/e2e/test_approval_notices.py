@@ -1,4 +1,4 @@
-"""The embedded product tells approvers by mail when it is set up to, by its settings alone."""
+"""The embedded product tells approvers and requesters by mail when it is set up to, by its settings alone."""
 
 from pathlib import Path
 
@@ -20,7 +20,9 @@ POLICY = {
 }
 
 
-async def test_an_approver_gets_a_mail_and_a_reminder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_approver_gets_mails_and_the_requester_the_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with post_office() as office:
         monkeypatch.setenv("QM_NOTICE_SMTP_HOST", "127.0.0.1")
         monkeypatch.setenv("QM_NOTICE_SMTP_PORT", str(office.port))
@@ -50,3 +52,9 @@ async def test_an_approver_gets_a_mail_and_a_reminder(tmp_path: Path, monkeypatc
                 "Approval needed in acme/vision",
                 "Reminder",
             ]
+            (approval,) = (await call("alice", "GET", f"/orders/{record['order']}", None)).json()["approvals"]
+            await call("ada", "POST", f"/approvals/{approval['approval']}/deny", {"comment": "Too much."})
+            (to, mail) = office.mails[-1]
+            assert to == ["alice@acme.invalid"]
+            assert mail["subject"].strip().startswith("Your order in acme/vision was refused")
+            assert "ada decided. Too much." in mail.get_payload()

@@ -112,6 +112,24 @@ def test_lost_databases_come_back_equal_with_the_same_answers_and_no_call_to_a_c
     assert (product.facts(), clouds(product)) == (facts, seen)
 
 
+def test_an_order_that_had_other_cards_before_comes_back_equal(product: Product, stage: SetUp) -> None:
+    play = stage("moved", nodes=2, limits={"card_hours_month": 8})
+    order = play.order("vm", 4, duration=None)
+    card = play.dev.order(order)["allocation"]["cards"][0]
+    play.pass_by(minutes=5)
+    play.dev.call("POST", f"/orders/{order}/replace", {"card": card})
+    body = {"limits": {"card_hours_month": 8}, "hours_exhausted": "suspend"}
+    play.operator.call("PUT", f"/quotas/{play.name}", body)
+    play.product.settled()
+    play.pass_by(hours=3)
+    assert (play.phases(order), len(play.dev.order(order)["earlier_allocations"])) == (["held"], 2)
+    state, facts = {service: hashes(product, service) for service in SERVICES}, product.facts()
+    product.drop(*SERVICES)
+    product.settled()
+    assert {service: hashes(product, service) for service in SERVICES} == state
+    assert product.facts() == facts
+
+
 @pytest.mark.parametrize("product", ["embedded"], indirect=True)
 def test_the_embedded_product_moves_by_export_and_import_of_its_log(product: Embedded, tmp_path: Path) -> None:
     said, file, data = answers(product), tmp_path / "facts.jsonl", tmp_path / "data"

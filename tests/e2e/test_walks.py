@@ -184,3 +184,69 @@ def test_one_key_is_one_order(stage: SetUp) -> None:
         play.dev.submit(body | {"priority": 1}, idempotency_key="a")
     play.product.settled()
     play.end(*orders)
+
+
+def test_a_sick_card_is_replaced_within_the_order_which_is_billed_for_what_it_could_use(stage: SetUp) -> None:
+    play = stage("again", nodes=2)
+    order = play.order("vm", 4)
+    first = play.dev.order(order)["allocation"]["cards"]
+    with pytest.raises(ApiError, match="nothing-to-replace"):
+        play.dev.call("POST", f"/orders/{order}/replace", {})
+    used = play.pass_by(minutes=20)
+    play.dev.call("POST", f"/orders/{order}/replace", {"card": first[0], "reason": "it is slow"})
+    play.product.settled()
+    record = play.dev.order(order)
+    assert record["phase"] == "active"
+    (past,) = record["earlier_allocations"]
+    assert (past["cards"], past["cause"], past["quarantined"]) == (first, "replaced", [first[0]])
+    assert past["receipt"]["outcome"] == "clean"
+    assert first[0] not in record["allocation"]["cards"]
+    assert [note["code"] for note in record["queue_history"]] == [
+        "Queued",
+        "Allocated",
+        "Replaced",
+        "Queued",
+        "Allocated",
+    ]
+    assert play.dev.call("GET", f"/orders/{order}/credentials")["values"]
+    assert play.quota()["cards"] == 4
+    used += play.pass_by(minutes=10)
+    play.end(order)
+    assert play.phases(order) == ["closed"]
+    assert play.used(order)[1] == 4 * used
+    assert "cards" not in play.quota()
+
+
+def test_an_order_moves_from_cards_on_which_it_cannot_be_proven(stage: SetUp) -> None:
+    play = stage("moves", nodes=2)
+    order = play.order("bare_metal", 8)
+    broken = play.dev.order(order)["allocation"]["cards"][0]
+    play.end(order)
+    play.operator.call("PUT", f"/sim/cards/{broken}", {"broken": True})
+    order = play.order("bare_metal", 8)
+    record = play.dev.order(order)
+    (past,) = record["earlier_allocations"]
+    assert (past["cause"], past["quarantined"], past["ready_at"]) == ("replaced", [broken], None)
+    assert record["phase"] == "active"
+    assert broken not in record["allocation"]["cards"]
+    play.end(order)
+    play.operator.call("PUT", f"/sim/cards/{broken}", {"broken": False})
+
+
+def test_an_order_whose_card_hours_are_used_up_is_suspended_and_comes_back(stage: SetUp) -> None:
+    play = stage("pause", limits={"card_hours_month": 8})
+    body = {"limits": {"card_hours_month": 8}, "hours_exhausted": "suspend"}
+    play.operator.call("PUT", f"/quotas/{play.name}", body)
+    play.product.settled()
+    order = play.order("vm", 4, duration=None)
+    assert play.phases(order) == ["active"]
+    play.pass_by(hours=2, minutes=1)
+    record = play.dev.order(order)
+    assert (record["phase"], record["reason"]["code"]) == ("held", "QuotaExhausted")
+    assert record["reason"]["figures"]["renews_at"]
+    assert play.free()[1] == 0
+    play.operator.call("PUT", f"/quotas/{play.name}", body | {"limits": {"card_hours_month": 80}})
+    play.product.settled()
+    assert play.phases(order) == ["active"]
+    play.end(order)
+    assert play.phases(order) == ["closed"]

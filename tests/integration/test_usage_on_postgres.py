@@ -1,14 +1,21 @@
 """The sums of metering on PostgreSQL equal those on SQLite."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
 
+from qm_metering.closing import digest_of
+from qm_metering.consumers import METERING
 from qm_metering.intervals import Span
 from qm_metering.projections import LedgerLine
+from qm_service.clock import ManualClock
 from qm_service.database import Database
+from qm_service.log_memory import MemoryLog
+from qm_service.runtime import Runtime
 from qm_service.schema import create
 from tests.unit.metering import facts
+from tests.unit.metering.test_fleet import END, played, report
 from tests.unit.metering.test_queries import SCHEMA, ask, store
 
 pytestmark = pytest.mark.integration
@@ -48,3 +55,28 @@ async def test_a_sum_beyond_64_bits_is_exact_on_both(databases):
     for database in databases:
         await store(database, service)
         assert (await ask(database))[(), "held"] == 5 * 100_000 * YEAR_US
+
+
+STORY = [
+    *(("order", "c0", 3), ("ready", "c0", 4), ("isolate", "c2", 2), ("failed", "c0", 2), ("sick", "c1", 1)),
+    *(("back", "c0", 5), ("clear", "c2", 0), ("order", "c0", 3), ("cordon", "c0", 2), ("describe", "c2", 2)),
+]
+
+
+@pytest.mark.parametrize("window", [Span(0, END), Span(5, 17), Span(9, 10)])
+async def test_both_databases_conserve_every_card_and_instant(databases, window):
+    fleet = played(STORY)
+    wanted = sum(fleet.counted[window.start_us : window.end_us], Counter())
+    for database in databases:
+        assert dict((await report(database, fleet, window)).classes) == dict(sorted(wanted.items()))
+
+
+async def test_the_digest_of_a_month_is_the_same_on_both(databases):
+    service = facts.Metering().feed(CORRECTED)
+    digests = []
+    for database in databases:
+        await store(database, service)
+        runtime = Runtime(METERING, database, MemoryLog(), ManualClock())
+        digests.append(await digest_of(runtime, "acme", "1970-01"))
+    assert digests[0] == digests[1]
+    assert digests[0][0] == len(service.ledger) > 2

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import httpx
@@ -40,6 +41,12 @@ class Ironic(Server):
         super().__init__([str(self._bin / "ironic"), "--config-file", str(settings)], port, folder)
         self.url = f"http://{HOST}:{port}"
         self._http = httpx.Client(base_url=f"{self.url}/v1", headers=NEWEST, timeout=30, trust_env=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+        super().__exit__(kind, error, trace)
 
     def _answers(self) -> bool:
         try:
@@ -76,6 +83,12 @@ class Ironic(Server):
         if until == "available":
             self.provision(name, "provide", "available")
 
+    def scrap(self, name: str) -> None:
+        """Take a node out, whatever it is at."""
+        self.call("PUT", f"/nodes/{name}/maintenance", {"reason": "scrapped"})
+        wait_until(lambda: self.node(name)["reservation"] is None, LIMIT_SECONDS)
+        self.call("DELETE", f"/nodes/{name}")
+
     def provision(self, name: str, target: str, until: str) -> None:
         """Move a node to another state, and wait until it is there."""
         self.call("PUT", f"/nodes/{name}/states/provision", {"target": target})
@@ -99,9 +112,9 @@ class Ironic(Server):
         notes = [
             (node["name"], node["provision_state"], node["instance_uuid"], node["extra"], node["instance_info"])
             for node in nodes
-            if node["provision_state"] != "available"
+            if node["provision_state"] not in ("available", "enroll")
             or node["instance_uuid"]
-            or node["instance_info"]
+            or any(node["instance_info"].values())
             or set(node["extra"]) != {"address"}
         ]
         vifs = [vif for name in names for vif in self.call("GET", f"/nodes/{name}/vifs")["vifs"]]

@@ -17,19 +17,28 @@ ENDS = ("order.cancel_requested", "order.release_requested", "order.expired")
 ONCE: tuple[tuple[str, ...], ...] = (
     ENDS,
     ("order.submitted",),
-    ("order.admitted", "order.rejected", "order.withdrawn"),
-    ("quota.claimed",),
-    ("quota.committed",),
+    ("order.admitted", "order.rejected"),
+    ("order.withdrawn",),
     ("quota.refunded",),
-    ("allocation.queued",),
-    ("allocation.allocated", "allocation.withdrawn"),
+    ("allocation.withdrawn",),
+)
+"""Of each group, an order has one fact at most."""
+EACH: tuple[tuple[str, ...], ...] = (
+    ("allocation.allocated",),
+    ("allocation.preempted",),
     ("allocation.returned",),
     ("environment.started",),
     ("environment.ready", "environment.failed"),
     ("environment.validated", "environment.quarantined"),
     ("environment.released",),
 )
-"""Of each group, an order has one fact at most; `environment.failed` after `environment.ready` is told apart."""
+"""Of each group, an allocation has one fact at most; `environment.failed` after `environment.ready` is told apart."""
+TURNS: tuple[tuple[str, str], ...] = (
+    ("allocation.queued", "allocation.preempted"),
+    ("quota.claimed", "order.suspended"),
+    ("quota.committed", "order.suspended"),
+)
+"""An order has the first once, and once more each time that it gave up what the second says."""
 
 
 def always(facts: Sequence[Fact]) -> list[str]:
@@ -88,12 +97,24 @@ def _once(facts: Sequence[Fact]) -> Iterator[str]:
     for order, told in by_order(facts).items():
         counts = Counter(fact.type for fact in told)
         for group in ONCE:
-            if group == ("environment.ready", "environment.failed"):
-                twice = max(counts[kind] for kind in group) > 1
-            else:
-                twice = sum(counts[kind] for kind in group) > 1
-            if twice:
+            if sum(counts[kind] for kind in group) > 1:
                 yield f"order {order}: more than one of {group}: {counts}"
+        for kind, again in TURNS:
+            if counts[kind] > 1 + counts[again]:
+                yield f"order {order}: {counts[kind]} of {kind} and {counts[again]} of {again}"
+        yield from _each(told)
+
+
+def _each(told: Iterable[Fact]) -> Iterator[str]:
+    by_allocation: dict[str, Counter[str]] = defaultdict(Counter)
+    for fact in told:
+        if "allocation" in fact.data and fact.topic in ("allocations", "environments"):
+            by_allocation[fact.data["allocation"]][fact.type] += 1
+    for allocation, counts in by_allocation.items():
+        for group in EACH:
+            count = max if group == ("environment.ready", "environment.failed") else sum
+            if count(counts[kind] for kind in group) > 1:
+                yield f"allocation {allocation}: more than one of {group}: {counts}"
 
 
 # ---- cards
@@ -294,7 +315,8 @@ def _time(fact: Fact) -> datetime:
 def _ended_everywhere(facts: Sequence[Fact]) -> Iterator[str]:
     for order, told in by_order(facts).items():
         kinds = {fact.type for fact in told}
-        ended = bool(kinds & {*ENDS, "order.rejected", "environment.failed"})
+        failed = any(fact.type == "environment.failed" and not fact.data.get("elsewhere") for fact in told)
+        ended = failed or bool(kinds & {*ENDS, "order.rejected"})
         wanted = {
             "quota.claimed": {"quota.refunded"},
             "allocation.queued": {"allocation.returned", "allocation.withdrawn"},
@@ -302,5 +324,10 @@ def _ended_everywhere(facts: Sequence[Fact]) -> Iterator[str]:
             "order.submitted": {"order.rejected", "order.withdrawn", "quota.refunded"},
         }
         for begun, over in wanted.items():
-            if begun in kinds and bool(kinds & over) != ended:
+            if begun in kinds and bool({fact.type for fact in told if not _lives_on(fact)} & over) != ended:
                 yield f"order {order}, {ended=}: after {begun} came {sorted(kinds & over)}"
+
+
+def _lives_on(fact: Fact) -> bool:
+    """Whether it tells of cards that were given up by an order that is not over."""
+    return bool(fact.data.get("lives_on")) or fact.data.get("cause") == "preempted"

@@ -28,14 +28,15 @@ class Machines(AbstractContextManager["Machines"]):
         self.entered: list[tuple[str, str]] = []
         """Machine and command, of everything that ran."""
         self.cards: dict[str, int] = {}
-        """How many cards a machine shows, if not CARDS."""
+        """How many cards a machine shows, if not `CARDS`."""
+        self._doors: list[asyncssh.SSHAcceptor] = []
         self._names: dict[str, str] = {}
         self._tools = folder / "tools"
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="machines", daemon=True)
 
     def __enter__(self) -> Self:
-        for tool, script in {"check-kernel": "exit 0", "nvidia-smi": f"seq {CARDS}"}.items():
+        for tool, script in {"check-kernel": "exit 0", "nvidia-smi": "seq $CARDS"}.items():
             self._tools.mkdir(exist_ok=True)
             (self._tools / tool).write_text(f"#!/bin/sh\n{script}\n")
             (self._tools / tool).chmod(0o755)
@@ -45,8 +46,15 @@ class Machines(AbstractContextManager["Machines"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    async def _hang_up(self) -> None:
+        for door in self._doors:
+            door.close()
+            await door.wait_closed()
 
     def listen(self, name: str, address: str) -> None:
         """Let a machine answer at an address."""
@@ -55,7 +63,7 @@ class Machines(AbstractContextManager["Machines"]):
 
         async def listen() -> None:
             settings = {"server_host_keys": [key], "process_factory": self._run, "config": None}
-            await asyncssh.create_server(lambda: Door(self), address, self.port, **settings)
+            self._doors.append(await asyncssh.create_server(lambda: Door(self), address, self.port, **settings))
 
         asyncio.run_coroutine_threadsafe(listen(), self._loop).result(30)
 
@@ -83,7 +91,9 @@ class Machines(AbstractContextManager["Machines"]):
         for there, here in {"/data": str(data), "/opt/quartermaster": str(self._tools), "id -un": "echo qm"}.items():
             command = command.replace(there, here)
         shell = await asyncio.create_subprocess_shell(
-            f"PATH={self._tools}:$PATH; {command}", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            f"PATH={self._tools}:$PATH; export CARDS={self.cards.get(name, CARDS)}; {command}",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         output, _ = await shell.communicate()
         with suppress(BrokenPipeError):

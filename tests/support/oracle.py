@@ -10,6 +10,7 @@ _BILL_ENDS = {
     "order.cancel_requested": "requested_at",
     "order.release_requested": "requested_at",
     "order.expired": "expired_at",
+    "allocation.preempted": "preempted_at",
     "environment.failed": "failed_at",
     "environment.quarantined": "quarantined_at",
 }
@@ -25,7 +26,15 @@ def misbilled(orders: Mapping[str, Sequence[Fact]]) -> Iterator[str]:
 
 
 def billed(facts: Sequence[Fact]) -> Usage:
-    """Return the usage of an order that gave its cards back: held while it had them, billable from READY to its end."""
+    """Return the usage of an order that gave its cards back: held while it had them, billable from READY to its end, on
+    each of its allocations."""
+    usage: Usage = Counter()
+    for one in (fact for fact in facts if fact.type == "allocation.allocated"):
+        usage += _of_one([fact for fact in facts if fact.data.get("allocation") in (None, one.data["allocation"])])
+    return usage
+
+
+def _of_one(facts: Sequence[Fact]) -> Usage:
     usage: Usage = Counter()
     allocated, returned = (
         _at(facts, "allocation.allocated", "allocated_at"),

@@ -1,5 +1,6 @@
 """`qm up` as a process, for tests, benchmarks and crash runs."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -10,6 +11,7 @@ from qm_client.embedded.clock import StoredClock
 from qm_client.embedded.scenario import Scenario
 from qm_service.clock import WallClock
 from qm_service.local_issuer import LocalIssuer
+from tests.support.forked import Forked
 from tests.support.parts import Program
 from tests.support.product import Product
 from tests.support.servers import free_port
@@ -19,21 +21,36 @@ NOTHING = Scenario(tenants=(), users=())
 """A world with its first operator alone."""
 
 
+class Up(Program):
+    """`qm up` with its options, by name."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
+        flags = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+        super().__init__(folder, options["port"], environment, "qm_client", "up", *flags)
+
+
 class Embedded(Product):
     """`qm up`: one process."""
 
     kind = "embedded"
     programs = ("product",)
 
-    def __init__(self, *, manual: bool = True, scenario: Scenario | None = None, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        manual: bool = True,
+        scenario: Scenario | None = None,
+        data: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        forked: bool = False,
+    ) -> None:
         super().__init__(manual=manual)
         self.data = data or self.folder / "data"
         self.data.mkdir(exist_ok=True)
         world = self.folder / "scenario.yaml"
         world.write_text(yaml.safe_dump((scenario or NOTHING).model_dump(mode="json", exclude_none=True)))
-        command = ["up", "--data", str(self.data), "--scenario", str(world), "--clock", "manual" if manual else "wall"]
-        port = free_port()
-        self.product = Program(self.folder / "product", port, {}, "qm_client", *command, "--port", str(port))
+        options = {"data": self.data, "scenario": world, "clock": "manual" if manual else "wall", "port": free_port()}
+        self.product = (Forked if forked else Up)(self.folder / "product", environment or {}, options)
         self.parts = {"product": self.product}
         self.url = self.product.url
         self.clouds = self.data / "clouds.sqlite"

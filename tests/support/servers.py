@@ -68,6 +68,10 @@ class Server(AbstractContextManager["Server"]):
                 self._process.wait(STOP_SECONDS)
         self.kill9()
 
+    def runs(self) -> bool:
+        """Tell whether it was started and neither stopped nor killed."""
+        return self._process is not None
+
     def kill9(self) -> None:
         """Kill it and its children, as a power cut would."""
         process, self._process = self._process, None

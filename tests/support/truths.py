@@ -117,6 +117,7 @@ def _left_over(site: Inside, orders: Mapping[str, Json]) -> Iterator[str]:
     with sqlite3.connect(site.product.data / "clouds.sqlite") as clouds:
         alive = clouds.execute("SELECT order_id, step FROM things WHERE gone_us IS NULL").fetchall()
     for id_, step in alive:
-        order = orders.get(id_)
+        # From its second environment on, what an order has goes by the number of that.
+        order = orders.get(id_) or orders.get(id_.rpartition("-")[0])
         if order is None or (order["phase"] in ENDED and not order["allocation"]["quarantined"]):
             yield f"{id_} is {order['phase'] if order else 'unknown'} and its {step} is there"

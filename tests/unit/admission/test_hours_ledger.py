@@ -19,7 +19,7 @@ from qm_events.admission_quota import QuotaAdjusted
 from qm_events.catalog import OrderSubmitted
 from qm_events.metering import UsageCorrected, UsageRecorded
 from qm_events.provisioner import EnvironmentReady, EnvironmentReleased
-from qm_events.scheduler import AllocationAllocated, AllocationReturned, AllocationWithdrawn
+from qm_events.scheduler import AllocationAllocated, AllocationPreempted, AllocationReturned, AllocationWithdrawn
 from qm_events.specs import EndCause, OrderRequest, PlacedUnit
 from tests.unit.admission.desk import TENANT, Desk, furnished, request
 
@@ -60,7 +60,7 @@ class Play:
             case 3:
                 limit = {"card_hours_month": random.choice([0, 20, 100, 2_000])} if random.random() < 0.8 else {}
                 project = random.choice([None, "vision"])
-                action = random.choice(["warn", "end"])
+                action = random.choice(["warn", "suspend", "end"])
                 desk.command("quota/acme", SetLimits(TENANT, project, limit, hours_exhausted=action))
             case 4:
                 desk.restart()
@@ -88,16 +88,33 @@ class Play:
         ready = start + timedelta(minutes=self.random.choice([0, 7, 2_000]))
         end = ready + timedelta(minutes=self.random.choice([0, 0, 33, 5_000, 50_000]))
         returned = end + timedelta(minutes=self.random.choice([0, 5]))
+        if self.random.random() < 0.4:
+            self.walk(order, cards, start, ready, end, returned, gives_up=True)
+            again = returned + timedelta(minutes=self.random.choice([0, 90, 30_000]))
+            start, ready, end = again, again + (ready - start), again + (end - start)
+            returned = end
         self.walk(order, cards, start, ready, end, returned)
 
-    def walk(self, order: str, cards: int, start: datetime, ready: datetime, end: datetime, back: datetime) -> None:
-        al = f"al-{order}"
+    def walk(
+        self,
+        order: str,
+        cards: int,
+        start: datetime,
+        ready: datetime,
+        end: datetime,
+        back: datetime,
+        *,
+        gives_up: bool = False,
+    ) -> None:
+        al = f"al-{order}-{len(self.streams.get(f'allocation/{order}', ()))}"
+        given_up = [(f"allocation/{order}", preempted(order, al, end), end)] if gives_up else []
         unit = PlacedUnit(node="n", accelerator="a100", cards=tuple(f"{order}-{card}" for card in range(cards)))
         told = [
             (f"allocation/{order}", allocated(order, al, unit, start), start),
-            (f"allocation/{order}", returned(order, al, back), back),
+            *given_up,
+            (f"allocation/{order}", returned(order, al, back, lives_on=gives_up or None), back),
             (f"environment/{order}", EnvironmentReady(order=order, allocation=al, endpoint={}, ready_at=ready), ready),
-            (f"environment/{order}", released(order, al, back), back),
+            (f"environment/{order}", released(order, al, back, lives_on=gives_up), back),
         ]
         if end > ready:
             told += [(f"usage/{al}", it, end) for it in self.billed(order, al, cards, ready, end)]
@@ -157,13 +174,20 @@ def allocated(order: str, al: str, unit: PlacedUnit, at: datetime) -> Allocation
     return AllocationAllocated(order=order, allocation=al, request=asked, units=(unit,), allocated_at=at)
 
 
-def returned(order: str, al: str, at: datetime) -> AllocationReturned:
-    return AllocationReturned(order=order, allocation=al, pooled=("c",), quarantined=(), returned_at=at)
+def preempted(order: str, al: str, at: datetime) -> AllocationPreempted:
+    return AllocationPreempted(order=order, allocation=al, cause="preempted", why="so", preempted_at=at)
 
 
-def released(order: str, al: str, at: datetime) -> EnvironmentReleased:
+def returned(order: str, al: str, at: datetime, *, lives_on: bool | None = None) -> AllocationReturned:
+    return AllocationReturned(
+        order=order, allocation=al, pooled=("c",), quarantined=(), lives_on=lives_on, returned_at=at
+    )
+
+
+def released(order: str, al: str, at: datetime, *, lives_on: bool = False) -> EnvironmentReleased:
+    cause = EndCause.PREEMPTED if lives_on else EndCause.RELEASED
     return EnvironmentReleased(
-        order=order, allocation=al, cause=EndCause.RELEASED, outcome="clean", lines=(), digest="d", released_at=at
+        order=order, allocation=al, cause=cause, outcome="clean", lines=(), digest="d", released_at=at
     )
 
 

@@ -1,10 +1,13 @@
 """Thresholds of a month's card-hours, and limits that only report."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from qm_admission.book import SetLimits
+from qm_admission.months import month_end
+from qm_events.catalog import TenantRegistered
 from tests.unit.admission.desk import TENANT, Desk, furnished, names, request, submit
 from tests.unit.admission.test_hours import HOUR, limit, ready
 
@@ -34,6 +37,38 @@ class TestThresholds:
         desk.settle()
         assert len(desk.facts) == facts
         assert names(limit(desk, 104)) == ["quota_limit.set", "quota_threshold.reached"]
+
+    def test_a_step_of_this_month_is_not_said_again_after_one_of_the_next(self, desk: Desk) -> None:
+        limit(desk, 200)
+        long = request(cards=2, duration_seconds=80 * 3_600)
+        submit(desk, "o1", long)
+        ready(desk, "o1", long)
+        desk.now = datetime(2026, 6, 30, 23, 29, 59, tzinfo=UTC)
+        said = submit(desk, "o2", request(cards=64, duration_seconds=3 * 3_600))
+        reached = [it for it in said if it.wire_type == "quota_threshold.reached.v1"]
+        assert [(it.dimension[-7:], it.percent) for it in reached] == [("2026-06", 95), ("2026-07", 80)]
+        facts = len(desk.facts)
+        for _ in range(3):
+            desk.restart()
+            desk.settle()
+        assert len(desk.facts) == facts
+
+    @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/Los_Angeles"])
+    def test_a_step_is_not_said_again_after_the_month_in_any_zone(self, desk: Desk, zone: str) -> None:
+        desk.tell(TenantRegistered(tenant=TENANT, display_name="Acme", timezone=zone), "tenant/acme")
+        limit(desk, 100)
+        long = request(duration_seconds=80 * 3_600)
+        assert "quota_threshold.reached" in names(submit(desk, "o1", long))
+        ready(desk, "o1", long)
+        desk.now = month_end(desk.now, zone)
+        said = submit(desk, "o2", request(duration_seconds=80 * 3_600))
+        reached = [it for it in said if it.wire_type == "quota_threshold.reached.v1"]
+        assert [(it.dimension[-7:], it.percent) for it in reached] == [("2026-07", 80)]
+        facts = len(desk.facts)
+        for _ in range(3):
+            desk.restart()
+            desk.settle()
+        assert len(desk.facts) == facts
 
     def test_a_restart_repeats_nothing_of_the_months_before(self, desk: Desk) -> None:
         limit(desk, 100)

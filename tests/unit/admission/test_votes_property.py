@@ -100,6 +100,9 @@ def check(desk: Desk, town: Town, rules: list[Any], least: dict[int, int]) -> No
     """Look at each level that was granted by the step before: the people behind it, with the directory of now."""
     state = desk.states["admission/o1"]
     for asked in (*state.earlier, state.asked):
+        # A word counts on when the absence in which it was said is over.
+        for it in (said for said in asked.votes if said.at == desk.now):
+            assert it.seat == it.voter or it.voter in town.away.values(), "only a delegate speaks for another"
         if asked.status != "granted" or asked.decided_at != desk.now:
             continue
         kind, n, who, escalates = rules[asked.level - 1]
@@ -110,8 +113,6 @@ def check(desk: Desk, town: Town, rules: list[Any], least: dict[int, int]) -> No
         lawful |= {name for name, roles in town.roles.items() if Role.TENANT_ADMIN in roles}
         counted = {it.seat for it in yes if it.seat in lawful}
         assert len(counted) >= (n if kind == "n_of_m" else 1), (asked, lawful)
-        for it in yes:
-            assert it.seat == it.voter or it.voter in town.away.values(), "only a delegate speaks for another"
         if kind == "all":
             assert len(counted) >= least[asked.level]
             silent = town.named(who) - {it.seat for it in yes}

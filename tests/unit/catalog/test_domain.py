@@ -1,5 +1,6 @@
 """The rules of the two kinds of streams, and what they make of wishes that come twice, late or wrong."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -83,6 +84,15 @@ def test_an_end_moves_only_to_a_later_one() -> None:
     given(ORDER, SUBMITTED).when(Extend(ID, later), docs=docs).then(fact)
     given(ORDER, SUBMITTED).when(Extend(ID, end), docs=docs).nothing()
     given(ORDER, SUBMITTED).when(Extend(ID, end - timedelta(seconds=1)), docs=docs).refused("not-an-extension")
+
+
+def test_the_end_of_an_order_that_waits_for_people_or_quota_is_not_moved() -> None:
+    asked = {RECORDS: {ID: fold(STORIES["served"]["orders"][:1])}}
+    held = fold(STORIES["served"]["orders"][:1])
+    for gate in ("approval", "quota"):
+        waiting = {RECORDS: {ID: replace(held, vetted=replace(held.vetted, gate=gate))}}
+        given(ORDER, SUBMITTED).when(Extend(ID, at(99_999)), docs=waiting).refused("order-waiting")
+    given(ORDER, SUBMITTED).when(Extend(ID, at(99_999)), docs=asked).refused("order-waiting")
 
 
 def test_the_index_knows_the_next_end_and_forgets_those_that_do_not_count() -> None:

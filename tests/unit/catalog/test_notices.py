@@ -1,12 +1,12 @@
-"""Approvers are told by mail and webhook: once each, at once or in a digest, never by a replay, and without leaving an
-address anywhere."""
+"""Approvers and requesters are told by mail and webhook: once each, at once or in a digest, never by a replay, and
+without leaving an address anywhere."""
 
 import hmac
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,21 @@ import pytest
 from qm_catalog.app import build
 from qm_catalog.consumers import CATALOG
 from qm_catalog.directory import declare
+from qm_catalog.domain import Submit, act
 from qm_catalog.forms import SubjectForm
 from qm_catalog.notices import notices_of
 from qm_catalog.notifier import Notifier
 from qm_catalog.people import People
 from qm_catalog.settings import Settings
 from qm_events import EventData, new_event
-from qm_events.admission import ApprovalGranted, ApprovalRequested, Submission
+from qm_events.admission import (
+    ApprovalDenied,
+    ApprovalGranted,
+    ApprovalLapsed,
+    ApprovalRequested,
+    OrderRejected,
+    Submission,
+)
 from qm_events.admission_approval import ApprovalEscalated, ApprovalReminded, ApprovalRerouted
 from qm_events.approval import ApprovalPolicy, Notices
 from qm_events.catalog import TenantRegistered
@@ -44,7 +52,7 @@ REQUEST = OrderRequest(
     service_model=ServiceModel.VM,
 )  # fmt: skip
 BOTH = Notices(channels=("mail", "webhook"))
-ADDRESS = "ann@acme.invalid"
+ADDRESS, DEV = "ann@acme.invalid", "dev@acme.invalid"
 
 
 @dataclass
@@ -92,7 +100,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    """Two people with an address, one without."""
+    """Two approvers with an address, one without, and the order o1 of somebody with an address."""
     async with AsyncExitStack() as stack:
         mail, hook = await stack.enter_async_context(post_office()), await stack.enter_async_context(endpoint())
         world = World(folder=tmp_path)
@@ -109,8 +117,9 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         await stack.enter_async_context(world)
         await service.runtime.execute(declare("acme", TenantRegistered(tenant="acme", display_name="Acme")))
         people = People(service.runtime, SubjectKeys(service.runtime.database))
-        for subject, email in (("ann", ADDRESS), ("bob", "bob@acme.invalid"), ("cem", None)):
+        for subject, email in (("ann", ADDRESS), ("bob", "bob@acme.invalid"), ("cem", None), ("dev", DEV)):
             await people.register(SubjectForm(tenant="acme", subject=subject, email=email), NOBODY)
+        await service.runtime.execute(act(Submit("o1", REQUEST), "acme", "vision"))
         found = Desk(world, notifier, people, mail, hook)
         await found.send()
         yield found
@@ -265,6 +274,76 @@ def _settings(desk: Desk) -> Settings:
         notice_smtp_host="127.0.0.1", notice_smtp_port=desk.mail.port, notice_smtp_security="none",
         notice_webhook_url=desk.hook.url, notice_webhook_secret="s3cret",
     )  # fmt: skip
+
+
+GRANTED = {"order": "o1", "approval": "a1", "level": 1, "approver": "bob", "digest": "d", "comment": "Fine by me."}
+OUTCOMES: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
+    "granted": (ApprovalGranted, {**GRANTED, "last": True}, ("was approved", "bob decided. Fine by me.")),
+    "granted for another": (
+        ApprovalGranted,
+        {**GRANTED, "last": True, "on_behalf_of": "ann"},
+        ("was approved", "bob for ann decided. Fine by me."),
+    ),
+    "denied": (ApprovalDenied, GRANTED, ("was refused", "bob decided. Fine by me.")),
+    "lapsed": (ApprovalLapsed, {"order": "o1", "approval": "a1", "level": 1}, ("was not decided in time",)),
+    "rejected": (
+        OrderRejected,
+        {"order": "o1", "code": "quota-never-fits", "remedy": "Order less."},
+        ("is rejected by quota", "Order less."),
+    ),
+}
+
+
+def _at(kind: type[EventData], at: datetime) -> dict[str, datetime]:
+    return {next(name for name in kind.model_fields if name.endswith("ed_at")): at}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+async def test_the_requester_is_told_what_became_of_his_order(desk: Desk, outcome: str) -> None:
+    kind, said, words = OUTCOMES[outcome]
+    await desk.tell(kind(**said, **_at(kind, desk.world.clock.now())))
+    ((to, mail),) = desk.mail.mails
+    assert to == [DEV]
+    assert mail["subject"].startswith("Your order in acme/vision")
+    text = mail.get_payload()
+    for part in ("o1", "8 cards, a100-8 as vm", *words):
+        assert part in text
+    assert "qm approve" not in text
+    ((_, body),) = desk.hook.calls
+    (notice,) = json.loads(body)["notices"]
+    assert (notice["kind"], notice["recipients"]) == (outcome.split()[0], ["dev"])
+    assert DEV not in body.decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (ApprovalGranted, {**GRANTED, "last": False}),
+        (ApprovalGranted, GRANTED),
+        (OrderRejected, {"order": "o1", "code": "approval-denied", "remedy": "Ask."}),
+        (OrderRejected, {"order": "o1", "code": "approval-lapsed", "remedy": "Ask."}),
+        (OrderRejected, {"order": "nobody-knows-it", "code": "quota-exceeded", "remedy": "Ask."}),
+    ],
+)
+async def test_the_requester_is_not_told_what_is_not_the_end_or_was_told_before(
+    desk: Desk, kind: Any, said: dict[str, Any]
+) -> None:
+    await desk.tell(kind(**said, **_at(kind, desk.world.clock.now())))
+    assert (desk.mail.mails, desk.hook.calls) == ([], [])
+
+
+async def test_a_replay_tells_no_requester_again(desk: Desk) -> None:
+    await desk.tell(ApprovalGranted(**GRANTED, last=True, decided_at=desk.world.clock.now()))
+    assert (len(desk.mail.mails), len(desk.hook.calls)) == (1, 1)
+    await replay(CATALOG, desk.world.database("again"), desk.world.log)
+    tokens: Any = None
+    kit = Kit(desk.world.database("again"), desk.world.log, desk.world.clock, _settings(desk), tokens)
+    fresh = build(kit).workers[0]
+    assert isinstance(fresh, Notifier)
+    while await fresh.reactor.step() or await fresh.step():
+        pass
+    assert (len(desk.mail.mails), len(desk.hook.calls)) == (1, 1)
+    await fresh.stop()
 
 
 def test_an_id_follows_from_the_fact_and_the_recipient() -> None:

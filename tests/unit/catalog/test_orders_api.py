@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from qm_events import scheduler
-from qm_events.admission import OrderRejected
+from qm_events.admission import OrderAdmitted, OrderRejected
 from qm_events.provisioner import EnvironmentReady
 from tests.unit.catalog import walk
 from tests.unit.catalog.stage import OPERATOR, ORDER, Stage
@@ -205,12 +205,16 @@ async def test_an_order_expires_by_its_duration_counted_from_ready_within_one_ti
 
 async def test_an_extension_moves_the_end_and_the_old_end_does_not_count(stage: Stage) -> None:
     order = (await stage.order(expires_at="2026-06-01T10:00:00Z"))["id"]
+    early = await stage.call("POST", f"/orders/{order}/extend", {"expires_at": "2026-06-01T14:00:00+02:00"})
+    assert (early.status_code, early.json()["code"]) == (409, "order-waiting")
+    at = stage.world.clock.now()
+    await stage.tell(OrderAdmitted(order=order, request=walk.REQUEST, digest="d", submitted_at=at))
     record = await stage.done("POST", f"/orders/{order}/extend", {"expires_at": "2026-06-01T14:00:00+02:00"})
     assert record["expires_at"] == "2026-06-01T12:00:00Z"
     sooner = await stage.call("POST", f"/orders/{order}/extend", {"expires_at": "2026-06-01T11:00:00Z"})
     assert (sooner.status_code, sooner.json()["code"]) == (422, "not-an-extension")
     await stage.world.advance(hours=3)
-    assert (await stage.done("GET", f"/orders/{order}"))["phase"] == "submitted"
+    assert (await stage.done("GET", f"/orders/{order}"))["phase"] == "queued"
     await stage.world.advance(hours=1)
     assert (await stage.done("GET", f"/orders/{order}"))["ended_by"] == "expired"
     late = await stage.call("POST", f"/orders/{order}/extend", {"expires_at": "2026-06-02T11:00:00Z"})

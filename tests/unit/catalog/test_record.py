@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from qm_catalog.record_conditions import CONDITIONS, conditions
+from qm_catalog.record_earlier import earlier_allocations
 from qm_catalog.record_phase import ENDS as END_PHASES
 from qm_catalog.record_phase import Phase, ended_by, phase, reasons, times
-from qm_catalog.request_record import Record, finished, holds_cards, promised_end
+from qm_catalog.request_record import Record
+from qm_catalog.standing import finished, holds_cards, promised_end
 from qm_events import EventData, scheduler
 from qm_events.specs import EndCause, Health
 from tests.unit.catalog import walk
@@ -83,7 +85,7 @@ def _still_open(topic: str, record: Record) -> bool:
         "orders": record.asked.ended_at is None,
         "admissions": not (record.vetted.refunded_at or record.vetted.rejected_at or record.vetted.withdrawn_at),
         "allocations": not (record.placed.returned_at or record.placed.withdrawn_at),
-        "environments": record.built.receipt is None,
+        "environments": record.built.receipt is None or record.built.receipt.cause is EndCause.PREEMPTED,
     }[topic]
 
 
@@ -116,6 +118,43 @@ def test_the_phases_of_a_served_order_come_in_the_order_of_the_design() -> None:
         Phase.RECOVERING,
         Phase.CLOSED,
     ]
+
+
+def test_an_order_that_gives_its_cards_up_goes_back_to_the_queue_and_says_why() -> None:
+    record = None
+    seen: list[tuple[Phase, str]] = []
+    for event in in_order(STORIES["preempted and served again"]):
+        record = fold([event], record)
+        now = (phase(record), why[0].code if (why := reasons(record)) else "")
+        if event.time >= at(15) and (not seen or seen[-1] != now):
+            seen.append(now)
+    assert record
+    assert seen == [
+        (Phase.ACTIVE, ""),
+        (Phase.RELEASING, "Preempted"),
+        (Phase.RECOVERING, "Preempted"),
+        (Phase.QUEUED, ""),
+        (Phase.SCHEDULED, ""),
+        (Phase.PROVISIONING, ""),
+        (Phase.VERIFYING, ""),
+        (Phase.ACTIVE, ""),
+        (Phase.RELEASING, ""),
+        (Phase.RECOVERING, ""),
+        (Phase.CLOSED, ""),
+    ]
+    (past,) = earlier_allocations(record)
+    assert (past.cause, past.ready_at, past.given_up_at) == ("preempted", at(15), at(20))
+    assert past.receipt
+    assert [note.code for note in record.placed.history][-3:] == ["Preempted", "Queued", "Allocated"]
+    assert promised_end(record) == at(15 + 8 * 60)
+
+
+def test_a_suspended_order_is_held_and_says_when_hours_renew() -> None:
+    story = [event for event in in_order(STORIES["suspended and withdrawn"]) if event.time < at(28)]
+    record = fold(story)
+    assert (phase(record), reasons(record)[0].code) == (Phase.HELD, "QuotaExhausted")
+    assert reasons(record)[0].figures == {"renews_at": at(80).isoformat()}
+    assert status(record, "QuotaReserved") == ("True", "Suspended")
 
 
 def test_conditions_are_always_all_there_and_say_since_when() -> None:

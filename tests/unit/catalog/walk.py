@@ -269,7 +269,85 @@ def withdrawn(minute: float, cause: str) -> tuple[float, EventData]:
 
 _SERVED = [submitted(), *approved(), *admitted(), *allocated(), *built(), *ready()]
 
+AGAIN = "0197d3c0-0000-7000-8000-00000000000b"
+
+
+def given_up(minute: float, cause: str = "preempted") -> list[tuple[float, EventData]]:
+    """It gives the cards of `ALLOCATION` up, and they come back."""
+    m, common = minute, {"order": ORDER, "allocation": ALLOCATION}
+    back = released(EndCause.PREEMPTED, m)[:5]
+    return [
+        (m, scheduler.AllocationPreempted(**common, cause=cause, why="its owner wants it", preempted_at=at(m))),
+        *back,
+        (
+            m + 6,
+            scheduler.AllocationReturned(
+                **common, pooled=UNITS[0].cards, quarantined=(), lives_on=True, returned_at=at(m + 6)
+            ),
+        ),
+    ]
+
+
+def queued_again(minute: float) -> tuple[float, EventData]:
+    return minute, scheduler.AllocationQueued(order=ORDER, request=REQUEST, submitted_at=at(0), queued_at=at(minute))
+
+
+def again(minute: float) -> list[tuple[float, EventData]]:
+    """It has cards again, and an environment on them."""
+    m, common = minute, {"order": ORDER, "allocation": AGAIN}
+    units = (PlacedUnit(node="n2", accelerator="a100", cards=("n2-c0", "n2-c1")),)
+    placed = {"request": REQUEST, "units": units}
+    return [
+        (m, scheduler.AllocationAllocated(**common, **placed, allocated_at=at(m))),
+        (m + 1, provisioner.EnvironmentStarted(**common, **placed, steps=("server",), started_at=at(m + 1))),
+        step(m + 2, "server"),
+        done(m + 3, "server"),
+        (m + 4, provisioner.EnvironmentVerified(order=ORDER, probes=PROBES, verified_at=at(m + 4))),
+        (m + 4, provisioner.EnvironmentReady(**common, endpoint={"host": "10.0.0.2"}, ready_at=at(m + 4))),
+    ]
+
+
+PROBES = (Probe(name="ssh", passed=True),)
+
+
+def over(cause: EndCause, minute: float) -> list[tuple[float, EventData]]:
+    """The way back of the second allocation."""
+    told = released(cause, minute)
+    changed = {"allocation": AGAIN}
+    return [
+        (m, data.model_copy(update=changed) if "allocation" in type(data).model_fields else data) for m, data in told
+    ]
+
+
+def suspended(minute: float) -> list[tuple[float, EventData]]:
+    about = {"order": ORDER, "scopes": ("acme",)}
+    m = minute
+    fact = admission.OrderSuspended(**about, why="no hours", renews_at=at(m + 60), suspended_at=at(m))
+    return [(m, fact), *given_up(m + 1, "suspended")]
+
+
+_GAVE_UP = [*_SERVED, *given_up(20), queued_again(26)]
 STORIES: dict[str, Story] = {
+    "preempted and served again": tell(
+        *_GAVE_UP, *again(30), release_requested(80), *over(EndCause.RELEASED, 80), (89, used("billable", 15, 20))
+    ),
+    "ended while it gave its cards up": tell(
+        *_SERVED,
+        *given_up(20)[:3],
+        cancel_requested(22.5),
+        *given_up(20)[3:6],
+        (27, given_up(20)[6][1].model_copy(update={"lives_on": None})),
+        (28, admission.QuotaRefunded(order=ORDER, scopes=("acme",), amounts=Amounts(values={"cards": 2}))),
+    ),
+    "expired in the queue after it was preempted": tell(*_GAVE_UP, expired(495), withdrawn(496, "expired")),
+    "suspended and withdrawn": tell(
+        *_SERVED,
+        *suspended(20),
+        (28, held()),
+        cancel_requested(30),
+        (31, admission.OrderWithdrawn(order=ORDER, cause="cancelled", withdrawn_at=at(31))),
+        withdrawn(32, "cancelled"),
+    ),
     "served": tell(*_SERVED, release_requested(), *released(EndCause.RELEASED), (89, used("billable", 15, 80))),
     "expired in use": tell(*_SERVED, expired(495), *released(EndCause.EXPIRED, 496)),
     "quarantined": tell(*_SERVED, release_requested(), *released(EndCause.RELEASED, quarantined=True)),
@@ -294,6 +372,10 @@ STORIES: dict[str, Story] = {
 """Every way in which an order comes to its end."""
 
 ENDS = {
+    "preempted and served again": "closed",
+    "ended while it gave its cards up": "closed",
+    "expired in the queue after it was preempted": "closed",
+    "suspended and withdrawn": "closed",
     "served": "closed",
     "expired in use": "closed",
     "quarantined": "closed",

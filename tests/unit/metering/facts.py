@@ -11,10 +11,9 @@ from qm_events.provisioner import (
     EnvironmentFailed,
     EnvironmentQuarantined,
     EnvironmentReady,
-    EnvironmentReleaseStarted,
 )
-from qm_events.scheduler import AllocationAllocated, AllocationReturned
-from qm_events.specs import EndCause, OrderRequest, PlacedUnit, ServiceModel, Specification
+from qm_events.scheduler import AllocationAllocated, AllocationPreempted, AllocationReturned
+from qm_events.specs import OrderRequest, PlacedUnit, ServiceModel, Specification
 from qm_metering.domain import RecordUsage, behind, decide, evolve, lines_of
 from qm_metering.intervals import instant
 from qm_metering.months import UTC_ALWAYS, Zones
@@ -80,13 +79,11 @@ def quarantined(us: int, allocation: str = "a-1", version: int = 3) -> Event[Any
     return envelope(data, "environment/o-1", version)
 
 
-def release_started(us: int, cause: EndCause, allocation: str = "a-1", version: int = 4) -> Event[Any]:
-    data = EnvironmentReleaseStarted(order="o-1", allocation=allocation, cause=cause, started_at=at(us))
-    return envelope(data, "environment/o-1", version)
-
-
 def preempted(us: int, allocation: str = "a-1", version: int = 4) -> Event[Any]:
-    return release_started(us, EndCause.PREEMPTED, allocation, version)
+    data = AllocationPreempted(
+        order="o-1", allocation=allocation, cause="preempted", why="a better ranked order", preempted_at=at(us)
+    )
+    return envelope(data, "allocation/o-1", version)
 
 
 def submitted() -> Event[Any]:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from qm_events.specs import EndCause
 from qm_metering.domain import evolve, metered, unrecorded
 from qm_metering.policy import POLICIES, Class, Kind, anomalies, pieces
 from tests.unit.metering import facts
@@ -65,11 +64,6 @@ def test_only_the_project_pays_for_what_is_billable():
         assert set(policy.rules) == set(Class)
 
 
-def test_a_release_that_is_no_preemption_tells_nothing_new():
-    started = facts.release_started(60, EndCause.RELEASED)
-    assert cut(facts.allocated(10), facts.ready(30), started)[-1] == (Class.BILLABLE, 30, None)
-
-
 def test_billable_time_is_recorded_when_it_ends_and_held_time_when_the_cards_are_back():
     service = facts.Metering().feed([facts.allocated(0), facts.ready(10), facts.released(30)])
     assert [(e.data.meter, e.data.card_us) for e in service.topic] == [("billable", 160)]
@@ -101,6 +95,22 @@ def test_a_second_allocation_of_the_order_is_metered_by_its_own_facts():
             facts.returned(80, "a-2", 4),
         )
     ) == [("billable", "h100", 80), ("billable", "h100", 80), ("held", "h100", 240), ("held", "h100", 240)]
+
+
+def test_an_order_that_gives_its_cards_up_is_billed_on_each_of_its_allocations_until_then_and_from_ready():
+    assert sorted(
+        recorded(
+            facts.allocated(0),
+            facts.ready(10),
+            facts.preempted(20),
+            facts.returned(30),
+            facts.allocated(50, "a-2", 5),
+            facts.ready(60, "a-2", 10),
+            facts.preempted(65, "a-2", 6),
+            facts.returned(70, "a-2", 7),
+            facts.released(90),
+        )
+    ) == [("billable", "h100", 40), ("billable", "h100", 80), ("held", "h100", 160), ("held", "h100", 240)]
 
 
 def test_a_late_fact_takes_the_line_back_and_records_the_right_one():

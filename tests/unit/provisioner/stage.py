@@ -69,17 +69,19 @@ class Stage:
             event = new_event(stream, version, self.world.clock.now(), "/quartermaster/test", fact, tenant=tenant)
             await self.world.publish(event)
 
-    async def allocate(self, order: str, model: str = "vm", count: int = 1) -> None:
+    async def allocate(self, order: str, model: str = "vm", count: int = 1, allocation: str = "a1") -> None:
         """Let cards be allocated, and all follow."""
-        await self.place(order, model, count)
+        await self.place(order, model, count, allocation)
         await self.world.settle()
 
-    async def place(self, order: str, model: str = "vm", count: int = 1) -> None:
+    async def place(self, order: str, model: str = "vm", count: int = 1, allocation: str = "a1") -> None:
         """Let cards be allocated."""
         begin = order_of(model, count)
         request = begin.request.model_validate(begin.request.model_dump(warnings=False))
         at = self.world.clock.now()
-        fact = AllocationAllocated(order=order, allocation="a1", request=request, units=begin.units, allocated_at=at)
+        fact = AllocationAllocated(
+            order=order, allocation=allocation, request=request, units=begin.units, allocated_at=at
+        )
         await self.publish(f"allocation/{order}", fact)
 
     async def release(self, order: str) -> None:

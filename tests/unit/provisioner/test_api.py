@@ -123,7 +123,7 @@ async def test_no_credential_is_in_a_record_a_row_or_a_log_line(stage: Stage, ca
         await stage.release("o1")
     async with stage.service.runtime.database.read() as tx:
         facts = await tx.exec_driver_sql("SELECT value FROM events")
-        docs = await tx.exec_driver_sql("SELECT doc FROM p_environments_v1")
+        docs = await tx.exec_driver_sql("SELECT doc FROM p_environments_v2")
         assert token not in f"{facts.all()} {docs.all()} {caplog.text}"
     records = await stage.world.facts("environments")
     assert len(records) > 10

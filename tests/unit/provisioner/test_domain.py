@@ -24,6 +24,8 @@ END = NoteEnd(ORDER, EndCause.RELEASED, START)
 PASSED = Checked((Probe(name="reachable", passed=True),))
 BLAMED = Checked((Probe(name="accelerator_visible", passed=False, detail="one of two", suspect=("n0-c1",)),))
 
+UNEXPLAINED = Checked((*BLAMED.probes, Probe(name="reachable", passed=False, detail="no route")))
+
 
 class Case:
     """An environment and all that was said of it."""
@@ -132,13 +134,15 @@ def test_an_end_that_overtook_the_beginning_gives_the_cards_straight_back() -> N
     assert case.env.phase is Phase.RELEASED
 
 
-@pytest.mark.parametrize("checked", [BLAMED, Checked(())])
-def test_what_is_not_proven_is_not_ready(checked: Checked) -> None:
+@pytest.mark.parametrize(
+    ("checked", "cause"), [(BLAMED, EndCause.PREEMPTED), (UNEXPLAINED, EndCause.FAILED), (Checked(()), EndCause.FAILED)]
+)
+def test_what_is_not_proven_is_not_ready(checked: Checked, cause: EndCause) -> None:
     case = Case()
     for command in (BEGIN, None, None, checked):
         case.done() if command is None else case.when(command)
     assert case.env.ready_at is None
-    assert case.env.cause is EndCause.FAILED
+    assert case.env.cause is cause
     while case.env.running:
         case.done()
     assert validated(case).suspect == tuple(card for probe in checked.probes for card in probe.suspect)

@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from qm_events import Event, EventData, new_event
-from qm_events.admission import OrderAdmitted
+from qm_events.admission import OrderAdmitted, OrderResumed, OrderSuspended
 from qm_events.catalog import OrderCancelRequested
 from qm_events.provisioner import (
+    EnvironmentFailed,
     EnvironmentQuarantined,
     EnvironmentReady,
+    EnvironmentReleased,
     EnvironmentReleaseStarted,
     EnvironmentValidated,
 )
@@ -28,6 +30,7 @@ from qm_events.specs import (
 )
 from qm_scheduler.board import Board
 from qm_scheduler.consumers import SCHEDULER
+from qm_scheduler.domain import Preempt
 from qm_scheduler.fleet import Node, Observation
 from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, Seen, Uncordon
 from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
@@ -175,6 +178,37 @@ class Yard:
             step="wipe",
             error="timed out",
             quarantined_at=self.tick(),
+        )
+        self.hear(f"environment/{order}", fact)
+
+    def preempt(self, order: str, cause: Any = "preempted") -> Sequence[EventData] | Rejected:
+        command = Preempt(order, self.doc(order).allocation, cause, "the law asks for it")
+        return self.ask(f"allocation/{order}", command)
+
+    def gone(self, order: str, allocation: str) -> None:
+        """Nothing is left of an environment that could not be cleaned."""
+        fact = EnvironmentReleased(
+            order=order,
+            allocation=allocation,
+            cause=EndCause.PREEMPTED,
+            outcome="quarantined",
+            lines=(),
+            digest="",
+            released_at=self.tick(),
+        )
+        self.hear(f"environment/{order}", fact)
+
+    def suspend(self, order: str) -> None:
+        at = self.tick()
+        fact = OrderSuspended(order=order, scopes=("acme",), why="no hours are left", renews_at=at, suspended_at=at)
+        self.hear(f"admission/{order}", fact)
+
+    def resume(self, order: str) -> None:
+        self.hear(f"admission/{order}", OrderResumed(order=order, resumed_at=self.tick()))
+
+    def broken(self, order: str, **more: Any) -> None:
+        fact = EnvironmentFailed(
+            order=order, allocation=self.doc(order).allocation, step="verify", error="no", failed_at=self.tick(), **more
         )
         self.hear(f"environment/{order}", fact)
 

@@ -211,6 +211,17 @@ def extend(
 
 
 @app.command()
+def replace(
+    order_id: OrderArg,
+    card: Annotated[str | None, typer.Option(help="Which card is at fault; default: those seen to be sick.")] = None,
+    reason: Annotated[str, typer.Option(help="What is wrong with it.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Have other cards in the place of sick ones. What is on the cards is wiped."""
+    _end("replace", order_id, {"reason": reason} | ({"card": card} if card else {}), as_json)
+
+
+@app.command()
 def credentials(order_id: OrderArg) -> None:
     """Print the credentials of an environment that is ready."""
     with open_session() as client:

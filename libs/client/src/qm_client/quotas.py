@@ -60,7 +60,7 @@ def set_limits(
     lend: Annotated[list[str] | None, typer.Option(help="`dimension=number` of what is not used.")] = None,
     report_only: Annotated[list[str] | None, typer.Option(help="A dimension whose limit is only told.")] = None,
     over_quota: Annotated[str, typer.Option(help="hold or refuse what does not fit now.")] = "hold",
-    hours_exhausted: Annotated[str, typer.Option(help="warn or end what runs when its hours are used up.")] = "warn",
+    hours_exhausted: Annotated[str, typer.Option(help="What runs on used up hours: warn, suspend or end.")] = "warn",
     priority_at_most: Annotated[
         int | None, typer.Option(help="The highest that an order may ask for; left out: 0, or as the tenant.")
     ] = None,

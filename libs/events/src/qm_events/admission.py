@@ -64,6 +64,8 @@ class ApprovalGranted(EventData):
     digest: str
     decided_at: UtcTime
     on_behalf_of: str | None = None
+    last: bool | None = None
+    """Whether no other level is asked. None: not said, in facts of the first release."""
 
 
 @event("approval.denied", version=1, topic=ADMISSIONS)
@@ -144,6 +146,31 @@ class OrderAdmitted(EventData):
     """The monthly card-hours of an order without an end reach to here, if nothing becomes free before."""
 
 
+@event("order.suspended", version=1, topic=ADMISSIONS)
+class OrderSuspended(EventData):
+    """Gives its cards up and waits for card-hours. Once the cards are back its claim is free and it stands in line for
+    it as `order.held`, in its old place, until `order.resumed`."""
+
+    order: str
+    scopes: tuple[str, ...]
+    why: Text
+    renews_at: UtcTime
+    """When the month turns."""
+    suspended_at: UtcTime
+
+
+@event("order.resumed", version=1, topic=ADMISSIONS)
+class OrderResumed(EventData):
+    """There are card-hours again and its quota is claimed: it is scheduled as when it was admitted."""
+
+    order: str
+    covered_until: UtcTime | None = None
+    """The card-hours reach to here, if nothing becomes free before."""
+    borrowed: Amounts | None = None
+    reclaims: Amounts | None = None
+    resumed_at: UtcTime
+
+
 @event("order.held", version=1, topic=ADMISSIONS)
 class OrderHeld(EventData):
     """Fits the limits but not what is left of them; examined again when a fact can change that."""
@@ -158,6 +185,8 @@ class OrderHeld(EventData):
     """The ways out one by one, the easiest first."""
     reclaims: Amounts | None = None
     """What it waits for is the project's own and borrowed by others."""
+    ends_at: UtcTime | None = None
+    """It was suspended: the end that was promised when it was first ready."""
 
 
 @event("order.rejected", version=1, topic=ADMISSIONS)
@@ -200,7 +229,7 @@ class QuotaLimitSet(EventData):
     """How much beyond its limit a project may use of what others in the tenant lend; missing = nothing."""
     lend: Amounts | None = None
     """How much of what a project does not use others may borrow; missing = nothing."""
-    hours_exhausted: Literal["warn", "end"] | None = None
+    hours_exhausted: Literal["warn", "suspend", "end"] | None = None
     """None = `warn`. What happens to a running order whose monthly card-hours are used up, after a notice."""
     notice_seconds: int | None = Field(default=None, ge=0)
     """How long before that the notice comes; None = an hour."""

@@ -20,16 +20,20 @@ class QuotaAdjusted(EventData):
     scopes: tuple[str, ...]
     taken: Amounts
     returned: Amounts
-    cause: Literal["ready", "extended", "renewed", "used", "corrected", "closed"]
-    """`used` and `corrected`: metering said what was used, so `taken` is settled use; else it is held ahead."""
+    cause: Literal["ready", "extended", "renewed", "used", "corrected", "closed", "given_up", "suspended", "placed"]
+    """`used` and `corrected`: metering said what was used, so `taken` is settled use; else it is held ahead.
+    `given_up`: the order gave its cards up and is in the queue again; `suspended`: its cards are back, and its claim is
+    free; `placed`: it has cards of other types than before."""
     record: str | None = None
     """The line of metering that it settles; each once."""
+    allocation: str | None = None
+    """Whose line it is, or which was given up."""
     runs_on: bool | None = None
     """True: the line ends with a month, not with the order, which runs on."""
     starts_at: UtcTime | None = None
     """Billing began; from here the duration counts."""
     expires_at: UtcTime | None = None
-    """The end that an extension set."""
+    """The end that an extension set, or that was promised when the order that gave its cards up was first ready."""
     covered_until: UtcTime | None = None
     """Card-hours are held up to here; None = up to the end of the order."""
     looks_at: UtcTime | None = None
@@ -43,7 +47,7 @@ class QuotaHoursEnding(EventData):
     order: str
     scopes: tuple[str, ...]
     covered_until: UtcTime
-    action: Literal["warn", "end"]
+    action: Literal["warn", "suspend", "end"]
     """What will happen then."""
     remedy: str
     noticed_at: UtcTime
@@ -52,12 +56,12 @@ class QuotaHoursEnding(EventData):
 
 @event("quota.hours_exhausted", version=1, topic=ADMISSIONS)
 class QuotaHoursExhausted(EventData):
-    """The monthly card-hours of a running order are used up. `end`: it expires, says the catalog; `warn`: it runs
-    on, and what it uses counts."""
+    """The monthly card-hours of a running order are used up. `end`: it expires, says the catalog; `suspend`: it gives
+    its cards up until there are hours again; `warn`: it runs on, and what it uses counts."""
 
     order: str
     scopes: tuple[str, ...]
-    action: Literal["warn", "end"]
+    action: Literal["warn", "suspend", "end"]
     exhausted_at: UtcTime
     """The promised instant, however late it was noticed."""
     looks_at: UtcTime | None = None

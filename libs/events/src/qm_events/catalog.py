@@ -190,6 +190,18 @@ class OrderExtensionRequested(EventData):
     requested_at: UtcTime
 
 
+@event("order.replacement_requested", version=1, topic=ORDERS)
+class OrderReplacementRequested(EventData):
+    """The owner wants other cards in the place of sick ones; the order lives on."""
+
+    order: str
+    allocation: str
+    cards: tuple[str, ...] = Field(min_length=1)
+    """Those that are at fault: they are isolated when they come back."""
+    reason: str = ""
+    requested_at: UtcTime
+
+
 @event("order.expired", version=1, topic=ORDERS)
 class OrderExpired(EventData):
     """The end was reached. `expired_at` is the promised instant, also where it was noticed later."""

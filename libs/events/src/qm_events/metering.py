@@ -1,5 +1,5 @@
-"""Facts of metering: the topic `usage`. Streams `usage/<allocation>`, `period/<tenant>` and
-`price/<offering>`."""
+"""Facts of metering: the topic `usage`. Streams `usage/<allocation>`, `period/<tenant>`, `price/<offering>` and
+`budget/<tenant>`."""
 
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import USAGE, event
-from qm_events.specs import Value
+from qm_events.specs import Text, Value
 from qm_events.units import CardMicroseconds, DnsLabel
 
 Month = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
@@ -129,6 +129,38 @@ class PriceSet(EventData):
     locked_at_ready: bool | None = None
     """True: what is READY while it holds keeps it to its end."""
     set_at: UtcTime
+
+
+@event("budget.set", version=1, topic=USAGE)
+class BudgetSet(EventData):
+    """What a tenant, or one of its projects, means to spend in a month, and at which parts of it to say so. It replaces
+    the budget of that name."""
+
+    tenant: DnsLabel
+    budget: DnsLabel
+    project: DnsLabel | None = None
+    """None: all its projects together."""
+    amount: PricePerCardHour
+    currency: Currency
+    thresholds: tuple[Annotated[int, Field(ge=1, le=1000, strict=True)], ...] = Field(min_length=1, max_length=10)
+    """In percent of the amount, ascending."""
+    set_at: UtcTime
+
+
+@event("budget.threshold_reached", version=1, topic=USAGE)
+class BudgetThresholdReached(EventData):
+    """A threshold of a budget was reached in a month: said once, whatever becomes of the sum."""
+
+    tenant: DnsLabel
+    budget: DnsLabel
+    project: DnsLabel | None = None
+    period: Month
+    percent: int
+    spent: Text
+    """What was recorded and what ran, in decimal with 9 places."""
+    amount: PricePerCardHour
+    currency: Currency
+    reached_at: UtcTime
 
 
 @event("usage.access_audited", version=1, topic=USAGE)

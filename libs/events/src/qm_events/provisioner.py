@@ -88,14 +88,18 @@ class EnvironmentFailed(EventData):
     allocation: str
     step: str
     error: str
+    elsewhere: bool | None = None
+    """Only these cards are at fault: the order lives on and is to have others."""
     failed_at: UtcTime
 
 
 @event("environment.end_noted", version=1, topic=ENVIRONMENTS)
 class EnvironmentEndNoted(EventData):
-    """The end of the order arrived; may be the first fact of its stream."""
+    """The end of the order arrived; may be the first fact of its stream. With an allocation (preempted): that of this
+    environment alone, and the order lives on."""
 
     order: str
+    allocation: str | None = None
     cause: EndCause
     ended_at: UtcTime
     fault: FaultReport | None = None
@@ -140,13 +144,16 @@ class EnvironmentValidated(EventData):
 
 @event("environment.quarantined", version=1, topic=ENVIRONMENTS)
 class EnvironmentQuarantined(EventData):
-    """A release step failed for good: the cards are isolated, the bill stops, the user's quota is free."""
+    """A release step failed for good: the cards are isolated, the bill stops, the quota of an order that is over is
+    free."""
 
     order: str
     allocation: str
     cards: tuple[str, ...]
     step: str
     error: str
+    lives_on: bool | None = None
+    """The order gave these cards up and is not over."""
     quarantined_at: UtcTime
 
 

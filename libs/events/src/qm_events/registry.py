@@ -9,6 +9,15 @@ each time the reason changes, `allocation.allocated` when it holds cards. The pr
 `environment.step_intended` before the call and `environment.step_done` or `environment.step_failed` after it, then
 `environment.verified` (the probes, run as the user) and `environment.ready`, or `environment.failed`.
 
+An order may give its cards up and live on: for a better ranked order, for the owner of lent quota, for another card
+in the place of a sick one (`order.replacement_requested`, or `environment.failed` with `elsewhere`), or because its
+card-hours are used up. The scheduler says `allocation.preempted`; the bill stops there. The provisioner ends that
+environment alone (`environment.end_noted` with the allocation, then the way back below, cause preempted), the scheduler
+answers `allocation.returned` with `lives_on` and puts it in its old place with `allocation.queued`; a new
+`allocation.allocated` begins a fresh environment. The claim stays, and `quota.adjusted` follows its card-hours.
+Card-hours that are used up are `order.suspended` first: when its cards are back, its claim is free and it stands in
+line as `order.held` until `quota.claimed` and `order.resumed`.
+
 It ends on `order.cancel_requested`, `order.release_requested` or `order.expired`, at any point, each idempotent.
 Without cards the end is `order.withdrawn` (admission) or `allocation.withdrawn` (scheduler). With cards the provisioner
 releases: `environment.release_started`, the steps undone, `environment.revoked`, `environment.wiped`, then

@@ -87,6 +87,8 @@ class AllocationPreempted(EventData):
     its card-hours are used up."""
     why: Text
     """For the one who reads the record: never names another tenant."""
+    suspect: tuple[str, ...] | None = None
+    """Cards that are isolated when they come back, whatever is seen of them."""
     preempted_at: UtcTime
 
 
@@ -105,7 +107,7 @@ class AllocationImpaired(EventData):
 
 @event("allocation.returned", version=1, topic=ALLOCATIONS)
 class AllocationReturned(EventData):
-    """No card is held any more: each is back in the pool or quarantined."""
+    """No card of the allocation is held any more: each is back in the pool or quarantined."""
 
     order: str
     allocation: str
@@ -114,6 +116,8 @@ class AllocationReturned(EventData):
     quarantined: tuple[str, ...]
     reason: str = ""
     """Why cards are quarantined."""
+    lives_on: bool | None = None
+    """The order gave them up and is not over; else nothing follows."""
     returned_at: UtcTime
 
 

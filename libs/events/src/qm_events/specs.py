@@ -100,6 +100,8 @@ class OrderRequest(Value):
     topology: Topology | None = None
     duration_seconds: int | None = Field(default=None, ge=1, le=10 * 366 * 86_400, strict=True)
     expires_at: UtcTime | None = None
+    on_card_failure: Literal["tell", "replace"] | None = None
+    """When a card that it holds has failed. None = `tell`; `replace`: it gives its cards up at once and gets others."""
     labels: Labels = Field(default_factory=dict)
 
     @property
@@ -213,7 +215,7 @@ class FaultReport(Value):
 
 
 class EndCause(StrEnum):
-    """Why an order ends."""
+    """Why an order ends, or (preempted) gives its cards up and lives on."""
 
     CANCELLED = "cancelled"
     RELEASED = "released"

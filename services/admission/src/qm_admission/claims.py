@@ -10,7 +10,7 @@ from qm_admission.lines import Place
 from qm_admission.months import month_end
 from qm_admission.quota import EMPTY, Answer, Quantities
 from qm_events import EventData
-from qm_events.admission import OrderAdmitted, QuotaClaimed, Submission
+from qm_events.admission import OrderAdmitted, OrderResumed, QuotaClaimed, Submission
 from qm_events.specs import Amounts, Violation
 from qm_service.model import Context
 
@@ -53,23 +53,33 @@ def _dated(violation: Violation, zone: str) -> Violation:
 
 def claimed(order: str, submission: Submission, verdict: Verdict, ctx: Context) -> list[EventData]:
     """Return the claim, at all scopes at once, and the admission."""
+    claim = _claim(order, verdict, ctx)
+    about: dict[str, Any] = {name: getattr(claim, name) for name in ("borrowed", "reclaims", "covered_until")}
+    return [claim, OrderAdmitted(order=order, **dict(submission), **about)]
+
+
+def resumed(order: str, verdict: Verdict, ctx: Context) -> list[EventData]:
+    """Return the claim, at all scopes at once, and the end of the suspension."""
+    claim = _claim(order, verdict, ctx)
+    about: dict[str, Any] = {name: getattr(claim, name) for name in ("borrowed", "reclaims", "covered_until")}
+    return [claim, OrderResumed(order=order, resumed_at=ctx.now, **about)]
+
+
+def _claim(order: str, verdict: Verdict, ctx: Context) -> QuotaClaimed:
     path, amounts, until = verdict.path, verdict.amounts, verdict.covered_until
     scopes = ctx.docs.resident("scopes")
     reclaims = lent_out(path, amounts, ctx)
     borrowed = _some(lending.beyond(scopes.get(path[-1], EMPTY), amounts))
-    return [
-        QuotaClaimed(
-            order=order,
-            scopes=path,
-            amounts=Amounts(values=dict(amounts)),
-            borrowed=borrowed,
-            reclaims=reclaims,
-            reported=quota.reported(path, scopes, amounts) or None,
-            covered_until=until,
-            looks_at=looks_at(path, until, ctx),
-        ),
-        OrderAdmitted(order=order, **dict(submission), borrowed=borrowed, reclaims=reclaims, covered_until=until),
-    ]
+    return QuotaClaimed(
+        order=order,
+        scopes=path,
+        amounts=Amounts(values=dict(amounts)),
+        borrowed=borrowed,
+        reclaims=reclaims,
+        reported=quota.reported(path, scopes, amounts) or None,
+        covered_until=until,
+        looks_at=looks_at(path, until, ctx),
+    )
 
 
 def lent_out(path: tuple[str, ...], amounts: Quantities, ctx: Context) -> Amounts | None:

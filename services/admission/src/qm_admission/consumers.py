@@ -6,9 +6,10 @@ All reactions are idempotent by the order's phase: told twice, decided once.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from qm_admission.again import GiveUp, SetAside
 from qm_admission.book import BOOKS
 from qm_admission.delegations import DELEGATIONS
-from qm_admission.domain import ORDERS, Admit, Commit, End, Withdraw, WithdrawCause
+from qm_admission.domain import ORDERS, Admit, Commit, End, Reexamine, Withdraw, WithdrawCause
 from qm_admission.holds import Begin, Close, Prolong, Settle
 from qm_admission.index import AdmissionIndex
 from qm_admission.projections import PROJECTIONS
@@ -24,7 +25,8 @@ from qm_events.catalog import (
 )
 from qm_events.metering import UsageCorrected, UsageRecorded
 from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReady, EnvironmentReleased
-from qm_events.scheduler import AllocationAllocated, AllocationReturned, AllocationWithdrawn
+from qm_events.scheduler import AllocationAllocated, AllocationPreempted, AllocationReturned, AllocationWithdrawn
+from qm_events.specs import EndCause
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Act, Definition, Reaction
 
@@ -61,19 +63,28 @@ def left_the_queue(event: Event[AllocationWithdrawn]) -> Sequence[Act]:
     return _act(event.data.order, End(event.data.order, cause, event.data.withdrawn_at))
 
 
+def preempted(event: Event[AllocationPreempted]) -> Sequence[Act]:
+    """Keep the claim: the order lives on, and uses no hours."""
+    return _act(event.data.order, GiveUp(event.data.order, event.data.allocation, event.data.preempted_at))
+
+
 def released(event: Event[EnvironmentReleased]) -> Sequence[Act]:
-    """Refund."""
+    """Refund, unless the order lives on."""
+    if event.data.cause is EndCause.PREEMPTED:
+        return ()
     return _act(event.data.order, End(event.data.order, "cancelled", event.data.released_at))
 
 
 def quarantined(event: Event[EnvironmentQuarantined]) -> Sequence[Act]:
     """Refund: a card that cannot be cleaned is no burden of the project."""
+    if event.data.lives_on:
+        return ()
     return _act(event.data.order, End(event.data.order, "cancelled", event.data.quarantined_at))
 
 
 def ready(event: Event[EnvironmentReady]) -> Sequence[Act]:
     """Hold card-hours from here on."""
-    return _act(event.data.order, Begin(event.data.order, event.data.ready_at))
+    return _act(event.data.order, Begin(event.data.order, event.data.ready_at, event.data.allocation))
 
 
 def extended(event: Event[OrderExtensionRequested]) -> Sequence[Act]:
@@ -87,8 +98,11 @@ def used(event: Event[UsageRecorded] | Event[UsageCorrected]) -> Sequence[Act]:
 
 
 def returned(event: Event[AllocationReturned]) -> Sequence[Act]:
-    """Free card-hours of an order that never ran."""
-    return _act(event.data.order, Close(event.data.order, event.data.returned_at))
+    """Refund, and free card-hours of an order that never ran; one that is suspended stands in line for its quota."""
+    order, at = event.data.order, event.data.returned_at
+    if event.data.lives_on:
+        return (*_act(order, SetAside(order)), *_act(order, Reexamine(order)))
+    return (*_act(order, Close(order, at)), *_act(order, End(order, "cancelled", at)))
 
 
 REACTIONS: Mapping[type[EventData], Reaction] = {
@@ -97,6 +111,7 @@ REACTIONS: Mapping[type[EventData], Reaction] = {
     OrderReleaseRequested: given_up,
     OrderExpired: expired,
     AllocationAllocated: allocated,
+    AllocationPreempted: preempted,
     AllocationWithdrawn: left_the_queue,
     EnvironmentReleased: released,
     EnvironmentQuarantined: quarantined,

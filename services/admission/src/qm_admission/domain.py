@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from qm_admission import gates, holds, quota
+from qm_admission import again, gates, holds, quota
 from qm_admission.state import HOLDING, WAITING, Admission, Phase, evolve
 from qm_admission.upkeep import Alarm, Reroute, Review, alarm, reroute, review
 from qm_admission.votes import Vote, vote
@@ -32,7 +32,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Reexamine:
-    """Something that a held order waited for may have changed."""
+    """Something that a held order waited for may have changed, or a suspended one is to stand in line."""
 
     order: str
 
@@ -71,6 +71,8 @@ def _admit(state: Admission, command: Admit, ctx: Context) -> Decision:
 
 
 def _reexamine(state: Admission, command: Reexamine, ctx: Context) -> Decision:
+    if state.phase is Phase.ASIDE or (state.phase is Phase.HELD and state.hold.suspended):
+        return again.rejoin(state, command.order, ctx)
     if state.phase is not Phase.HELD or state.submission is None:
         return []
     return gates.pass_through(state, command.order, state.submission, ctx)
@@ -84,6 +86,8 @@ def _withdraw(state: Admission, command: Withdraw | End, _: Context) -> Decision
 
 
 def _commit(state: Admission, command: Commit, _: Context) -> Decision:
+    if state.phase is Phase.COMMITTED and state.hold.given_up:
+        return again.settled_elsewhere(state, command.order, command.units)
     if state.phase is not Phase.ADMITTED:
         return []
     returned = quota.unused(state.claim, command.units)
@@ -115,11 +119,13 @@ DECISIONS: Mapping[type[Any], Callable[[Admission, Any, Context], Decision]] = {
     Withdraw: _withdraw,
     Commit: _commit,
     End: _end,
-    holds.Begin: holds.begin,
+    holds.Begin: again.begin,
     holds.Prolong: holds.prolong,
     holds.Look: holds.look,
     holds.Settle: holds.settle_line,
     holds.Close: holds.close,
+    again.GiveUp: again.give_up,
+    again.SetAside: again.set_aside,
 }
 
 

@@ -6,10 +6,11 @@ all scopes at once, or the order is held (or rejected, where the project says so
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from qm_admission import claims, precedence, quota, remedies, ways
 from qm_admission.conditions import first_asking
-from qm_admission.hours import life_of
+from qm_admission.hours import Life, life_of
 from qm_admission.levels import next_question
 from qm_admission.quota import Answer
 from qm_admission.state import Admission, Phase
@@ -45,17 +46,37 @@ def pass_through(
         return [_refused(order, "quota-exceeded", remedies.when_refused(request, violations), submission, ctx, verdict)]
     if state.phase is Phase.HELD and quota.unchanged(quota.blocks(state.blocked), violations):
         return []
-    return [
-        OrderHeld(
-            order=order,
-            violations=violations,
-            remedy=remedies.when_held(violations),
-            held_at=ctx.now,
-            submission=submission,
-            remedies=ways.out_of(request, verdict, place, ctx),
-            reclaims=claims.lent_out(path, verdict.amounts, ctx),
-        )
-    ]
+    return [_held(order, submission, verdict, ctx)]
+
+
+def back_in_line(state: Admission, order: str, submission: Submission, life: Life, ctx: Context) -> list[EventData]:
+    """Return what becomes of a suspended order now. Nobody is asked again, and it is never turned away: it is the
+    owner's to end it."""
+    request, place = submission.request, (submission.submitted_at, order)
+    path = quota.path_of(request.tenant, request.project)
+    # Its priority was allowed when it was admitted: a bound that was lowered since does not keep it out for ever.
+    verdict = claims.weigh(path, quota.amounts_of(request), life, place, precedence.DEFAULT, ctx)
+    if verdict.answer is Answer.FITS:
+        return claims.resumed(order, verdict, ctx)
+    if state.phase is Phase.HELD and quota.unchanged(quota.blocks(state.blocked), verdict.violations):
+        return []
+    return [_held(order, submission, verdict, ctx, life.expires_at)]
+
+
+def _held(
+    order: str, submission: Submission, verdict: claims.Verdict, ctx: Context, ends_at: datetime | None = None
+) -> OrderHeld:
+    request, place = submission.request, (submission.submitted_at, order)
+    return OrderHeld(
+        order=order,
+        violations=verdict.violations,
+        remedy=remedies.when_held(verdict.violations),
+        held_at=ctx.now,
+        submission=submission,
+        remedies=ways.out_of(request, verdict, place, ctx),
+        reclaims=claims.lent_out(verdict.path, verdict.amounts, ctx),
+        ends_at=ends_at,
+    )
 
 
 def _refused(

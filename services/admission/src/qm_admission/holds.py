@@ -8,7 +8,9 @@ from typing import Any, Literal
 from qm_admission import claims, hours
 from qm_admission.hours import Cover, Life
 from qm_admission.months import month_end
-from qm_admission.state import HOLDING, Admission, Phase
+from qm_admission.state import HOLDING, RUNNING, Admission
+from qm_events import EventData
+from qm_events.admission import OrderSuspended
 from qm_events.admission_quota import QuotaAdjusted, QuotaHoursEnding, QuotaHoursExhausted
 from qm_events.metering import UsageCorrected, UsageRecorded
 from qm_events.specs import Amounts
@@ -17,10 +19,11 @@ from qm_service.model import Context, Decision
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The environment is ready: billing begins, and the duration counts from here."""
+    """The environment is ready: billing begins, and the duration counts from the first time."""
 
     order: str
     at: datetime
+    allocation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +57,27 @@ class Close:
     at: datetime
 
 
-def begin(state: Admission, command: Begin, ctx: Context) -> Decision:
+def begin(state: Admission, command: Begin, ctx: Context) -> list[EventData]:
     """Hold the hours of the order from the instant at which they begin."""
     hold = state.hold
     if not _live(state) or hold.ready_at or hold.life is None:
         return []
     end = hold.life.end(command.at)
+    if command.allocation in hold.given_up:
+        # Told late: it was ready, and gave its cards up since.
+        return prolong(state, Prolong(command.order, end), ctx) if end else []
     cover = _cover(state, hold.life, command.at, end, ctx, moved=hold.covered_until is None)
-    return [_moved(command.order, state, cover, "ready", ctx, starts_at=command.at)]
+    return [moved(command.order, state, cover, "ready", ctx, starts_at=command.at, allocation=command.allocation)]
 
 
-def prolong(state: Admission, command: Prolong, ctx: Context) -> Decision:
+def prolong(state: Admission, command: Prolong, ctx: Context) -> list[EventData]:
     """Hold hours up to the new end, as far as the limits allow: what is lacking is told before it is used up."""
     hold = state.hold
     if not _live(state) or hold.life is None or hold.life.expires_at == command.expires_at:
         return []
     start = hold.ready_at or ctx.now
     cover = _cover(state, hold.life, start, command.expires_at, ctx, moved=False)
-    return [_moved(command.order, state, cover, "extended", ctx, expires_at=command.expires_at)]
+    return [moved(command.order, state, cover, "extended", ctx, expires_at=command.expires_at)]
 
 
 def look(state: Admission, command: Look, ctx: Context) -> Decision:
@@ -81,22 +87,24 @@ def look(state: Admission, command: Look, ctx: Context) -> Decision:
         return []
     if hold.ready_at is None:
         end = hold.life.end(ctx.now)
-        moved = end is not None and hold.covered_until is None
-        return [_moved(command.order, state, _cover(state, hold.life, ctx.now, end, ctx, moved), "renewed", ctx)]
+        same = end is not None and hold.covered_until is None
+        return [moved(command.order, state, _cover(state, hold.life, ctx.now, end, ctx, same), "renewed", ctx)]
     until = hold.covered_until
-    return [] if until is None else [_extended(command.order, state, hold.life, hold.ready_at, until, ctx)]
+    return [] if until is None else _extended(command.order, state, hold.life, hold.ready_at, until, ctx)
 
 
-def _extended(order: str, state: Admission, life: Life, ready_at: datetime, until: datetime, ctx: Context) -> Any:
+def _extended(
+    order: str, state: Admission, life: Life, ready_at: datetime, until: datetime, ctx: Context
+) -> list[EventData]:
     scopes, zone = ctx.docs.resident("scopes"), claims.zone_of(state.scopes[0], ctx)
     start = max(until, ctx.now)
     more = hours.cover(life.cards, start, life.end(ready_at), zone, state.scopes, scopes)
     if more.amounts:
-        return _said(order, state, "renewed", more.amounts, {}, more.until, ctx)
+        return [_said(order, state, "renewed", more.amounts, {}, more.until, ctx)]
     action = claims.action_of(state.scopes, ctx)
     if ctx.now < until and state.hold.noticed != until:
         remedy = "Release it before, or ask for a higher limit of card_hours_month with POST /v1/quota-requests."
-        return QuotaHoursEnding(
+        ending = QuotaHoursEnding(
             order=order,
             scopes=state.scopes,
             covered_until=until,
@@ -105,31 +113,39 @@ def _extended(order: str, state: Admission, life: Life, ready_at: datetime, unti
             noticed_at=ctx.now,
             looks_at=until,
         )
+        return [ending]
     turn = month_end(ctx.now, zone)
     if state.hold.exhausted:
-        return _said(order, state, "renewed", {}, {}, until, ctx, looks_at=turn)
-    return QuotaHoursExhausted(order=order, scopes=state.scopes, action=action, exhausted_at=until, looks_at=turn)
+        return [_said(order, state, "renewed", {}, {}, until, ctx, looks_at=turn)]
+    about: dict[str, Any] = {"order": order, "scopes": state.scopes}
+    exhausted = QuotaHoursExhausted(**about, action=action, exhausted_at=until, looks_at=turn)
+    if action != "suspend":
+        return [exhausted]
+    why = "The monthly card-hours of its quota are used up."
+    return [exhausted, OrderSuspended(**about, why=why, renews_at=turn, suspended_at=ctx.now)]
 
 
 def settle_line(state: Admission, command: Settle, ctx: Context) -> Decision:
     """Book what metering says of a month as used, and free what was held for it. Each line once."""
     line = command.line
-    if state.phase not in (*HOLDING, Phase.REFUNDED) or line.record in state.hold.lines:
+    # An order that has claimed, whatever became of it.
+    if not state.scopes or line.record in state.hold.lines:
         return []
     said = hours.held(line.cards, line.from_at, line.to_at, claims.zone_of(state.scopes[0], ctx))
     held = hours.of_months(state.claim)
     if line.meter == "held":
         # A line that goes on is cut where a month was closed: the order still holds its cards.
-        over = (held or _live(state)) and isinstance(line, UsageRecorded) and not line.goes_on
+        goes_on = line.goes_on or (line.allocation in state.hold.given_up and state.phase in HOLDING)
+        over = (held or _live(state)) and isinstance(line, UsageRecorded) and not goes_on
         return [_line(command, state, "closed", {}, held)] if over else []
     if isinstance(line, UsageCorrected):
         return [_line(command, state, "corrected", {}, said)] if line.reverses in state.hold.lines else []
-    if state.phase is not Phase.REFUNDED:
+    if state.phase in HOLDING:
         held = {name: least for name, amount in held.items() if (least := min(amount, said.get(name, 0)))}
     return [_line(command, state, "used", said, held)]
 
 
-def close(state: Admission, command: Close, _: Context) -> Decision:
+def close(state: Admission, command: Close, _: Context) -> list[EventData]:
     """Free the hours of an order whose cards are back before billing began, as far as is known: a line counts all the
     same."""
     held, ready_at = hours.of_months(state.claim), state.hold.ready_at
@@ -141,13 +157,13 @@ def close(state: Admission, command: Close, _: Context) -> Decision:
 
 def refundable(state: Admission) -> dict[str, int]:
     """Return what an end gives back at once: hours of an order that ran wait for what metering says of them."""
-    waits = state.hold.ready_at is not None and not state.hold.settling
+    waits = state.hold.ready_at is not None and set(state.hold.billed) <= set(state.hold.given_up)
     kept = hours.of_months(state.claim) if waits else {}
     return {name: amount for name, amount in state.claim.items() if name not in kept}
 
 
 def _live(state: Admission) -> bool:
-    return state.phase in HOLDING and not state.hold.settling and not state.hold.closed
+    return state.phase in RUNNING and not state.hold.ended
 
 
 def _cover(state: Admission, life: Life, start: datetime, end: datetime | None, ctx: Context, moved: bool) -> Cover:
@@ -158,14 +174,15 @@ def _cover(state: Admission, life: Life, start: datetime, end: datetime | None, 
     return hours.cover(life.cards, start, end, zone, state.scopes, ctx.docs.resident("scopes"), own)
 
 
-def _moved(
+def moved(
     order: str,
     state: Admission,
     cover: Cover,
-    cause: Literal["ready", "extended", "renewed"],
+    cause: Literal["ready", "extended", "renewed", "given_up"],
     ctx: Context,
     **more: Any,
 ) -> QuotaAdjusted:
+    """Return the fact by which an order holds what `cover` says instead of what it held."""
     own, wanted = hours.of_months(state.claim), cover.amounts
     names = sorted({*own, *wanted})
     change = {name: wanted.get(name, 0) - own.get(name, 0) for name in names}
@@ -177,14 +194,14 @@ def _moved(
 def _said(
     order: str,
     state: Admission,
-    cause: Literal["ready", "extended", "renewed"],
+    cause: Literal["ready", "extended", "renewed", "given_up"],
     taken: Mapping[str, int],
     returned: Mapping[str, int],
     until: datetime | None,
     ctx: Context,
     **more: Any,
 ) -> QuotaAdjusted:
-    runs = cause == "ready" or state.hold.ready_at is not None
+    runs = cause == "ready" or (cause != "given_up" and state.hold.ready_at is not None)
     later = None if until is None and runs else claims.looks_at(state.scopes, until, ctx)
     return QuotaAdjusted(
         **{
@@ -214,5 +231,7 @@ def _line(
         returned=Amounts(values=dict(returned)),
         cause=cause,
         record=command.line.record,
+        allocation=command.line.allocation,
+        looks_at=state.hold.looks_at if _live(state) and command.line.allocation in state.hold.given_up else None,
         runs_on=command.line.goes_on,
     )

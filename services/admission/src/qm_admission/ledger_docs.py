@@ -8,7 +8,7 @@ from typing import Any, Literal
 from qm_admission.quota import NOTICE_SECONDS, Quantities, Scope, post, scope_name, settle
 from qm_admission.timers import Clock
 from qm_events import Event
-from qm_events.admission import QuotaClaimed, QuotaCommitted, QuotaLimitSet, QuotaRefunded
+from qm_events.admission import OrderSuspended, QuotaClaimed, QuotaCommitted, QuotaLimitSet, QuotaRefunded
 from qm_events.admission_quota import (
     QuotaAdjusted,
     QuotaHoursEnding,
@@ -81,16 +81,16 @@ def _limited_scope(event: Event[QuotaLimitSet]) -> Sequence[str]:
 
 def _clock(old: Clock | None, event: Event[Any]) -> Clock | None:
     data = event.data
-    if getattr(data, "cause", None) in ("used", "corrected", "closed"):
-        # The bill is closed, or the cards are back: there is nothing to renew.
-        return old if data.cause == "corrected" else None
+    if getattr(data, "cause", None) in ("corrected", "placed"):
+        return old
+    # Where the bill is closed, or the cards are back, there is nothing to renew.
     if data.looks_at is None:
         return None
     tenant, project = data.scopes[0], data.scopes[-1].partition("/")[2]
     return Clock(tenant, project or None, data.looks_at)
 
 
-def _no_clock(_: Clock | None, __: Event[QuotaRefunded]) -> None:
+def _no_clock(_: Clock | None, __: Event[Any]) -> None:
     return None
 
 
@@ -166,6 +166,7 @@ CLOCKS: Projection[Any] = Projection(
         QuotaHoursEnding: Fold(_clock),
         QuotaHoursExhausted: Fold(_clock),
         QuotaRefunded: Fold(_no_clock),
+        OrderSuspended: Fold(_no_clock),
     },
     resident=_always,
 )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from qm_admission.catalogue import SPECIFICATIONS
 from qm_admission.delegations import AWAY
-from qm_admission.hours import life_of
+from qm_admission.hours import Life, life_of
 from qm_admission.index import Waiting
 from qm_admission.ledger_docs import LEDGER
 from qm_admission.prices import OFFERED
@@ -23,9 +23,11 @@ from qm_events.admission import (
     OrderAdmitted,
     OrderHeld,
     OrderRejected,
+    OrderResumed,
     OrderWithdrawn,
 )
 from qm_events.approval import ApprovalPolicy
+from qm_events.specs import OrderRequest
 from qm_service.model import Column, Fold, Projection
 
 # ---- policies: key tenant
@@ -48,6 +50,12 @@ def _held(_: Waiting | None, event: Event[OrderHeld]) -> Waiting | None:
     return _waiting(event, "held", blocked=blocks(event.data.violations), wakes_at=wakes_at)
 
 
+def _life(event: Event[Any], request: OrderRequest) -> Life:
+    """Return how long it will take cards: of an order that was suspended, the end stands."""
+    ends_at = getattr(event.data, "ends_at", None)
+    return life_of(request) if ends_at is None else Life(request.cards, None, ends_at)
+
+
 def _waiting(event: Event[Any], status: Literal["pending_approval", "held"], **more: Any) -> Waiting | None:
     submission = event.data.submission
     if submission is None:
@@ -60,7 +68,7 @@ def _waiting(event: Event[Any], status: Literal["pending_approval", "held"], **m
         submitted_at=submission.submitted_at,
         status=status,
         amounts=amounts_of(request),
-        life=life_of(request),
+        life=_life(event, request),
         priority=request.priority,
         **more,
     )
@@ -109,6 +117,7 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
             ApprovalRequested: Fold(_asked),
             OrderHeld: Fold(_held),
             OrderAdmitted: Fold(_answered),
+            OrderResumed: Fold(_answered),
             OrderRejected: Fold(_answered),
             OrderWithdrawn: Fold(_answered),
         },

@@ -17,7 +17,7 @@ from qm_events.specs import OrderRequest, PlacedUnit, Violation
 from qm_events.units import MICROSECONDS_PER_HOUR
 
 OverQuota = Literal["hold", "refuse"]
-Exhausted = Literal["warn", "end"]
+Exhausted = Literal["warn", "suspend", "end"]
 Quantities = Mapping[str, int]
 
 HOURS = "card_hours_month"
@@ -119,16 +119,27 @@ def amounts_of(request: OrderRequest) -> dict[str, int]:
 
 def unused(claim: Quantities, units: Iterable[PlacedUnit]) -> dict[str, int]:
     """Return what a claim holds of accelerator types beyond what the placement took."""
+    return difference(claim, units)[1]
+
+
+def difference(claim: Quantities, units: Iterable[PlacedUnit]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return what a placement takes of accelerator types beyond a claim, and what the claim holds beyond it."""
     placed: Counter[str] = Counter()
     for unit in units:
         placed[PER_ACCELERATOR + unit.accelerator] += len(unit.cards)
     typed = {dimension: claim[dimension] for dimension in claim if dimension.startswith(PER_ACCELERATOR)}
-    return {dimension: surplus for dimension, held in typed.items() if (surplus := held - placed[dimension]) > 0}
+    more = {name: lack for name, count in placed.items() if (lack := count - typed.get(name, 0)) > 0}
+    return more, {name: surplus for name, held in typed.items() if (surplus := held - placed[name]) > 0}
 
 
 def subtract(held: Quantities, amounts: Quantities) -> dict[str, int]:
     """Return `held` less `amounts`; what becomes zero is left out."""
     return {dimension: left for dimension in held if (left := held[dimension] - amounts.get(dimension, 0))}
+
+
+def added(held: Quantities, amounts: Quantities) -> dict[str, int]:
+    """Return `held` and `amounts` together."""
+    return {name: held.get(name, 0) + amounts.get(name, 0) for name in {**held, **amounts}}
 
 
 def post(scope: Scope | None, amounts: Quantities, sign: Literal[1, -1]) -> Scope:

@@ -16,6 +16,8 @@ from qm_events.admission import (
     OrderAdmitted,
     OrderHeld,
     OrderRejected,
+    OrderResumed,
+    OrderSuspended,
     OrderWithdrawn,
     QuotaClaimed,
     QuotaCommitted,
@@ -55,6 +57,10 @@ class Phase(StrEnum):
     """May be scheduled; the claim is as asked for."""
     COMMITTED = "committed"
     """Cards are allocated; the claim is what they are."""
+    SUSPENDED = "suspended"
+    """Its card-hours are used up: it gives its cards up."""
+    ASIDE = "aside"
+    """→ They are back, and its claim is free; it stands in line again."""
     REFUNDED = "refunded"
     """Ended; nothing is held."""
     REJECTED = "rejected"
@@ -97,9 +103,17 @@ TRANSITIONS: Mapping[tuple[Phase, type[EventData]], Phase] = {
     (Phase.ADMITTED, QuotaCommitted): Phase.COMMITTED,
     (Phase.ADMITTED, QuotaRefunded): Phase.REFUNDED,
     (Phase.COMMITTED, QuotaRefunded): Phase.REFUNDED,
+    (Phase.COMMITTED, OrderSuspended): Phase.SUSPENDED,
+    (Phase.ADMITTED, OrderSuspended): Phase.SUSPENDED,
+    (Phase.SUSPENDED, QuotaRefunded): Phase.REFUNDED,
+    (Phase.ASIDE, OrderHeld): Phase.HELD,
+    (Phase.ASIDE, QuotaClaimed): Phase.CLAIMED,
+    (Phase.CLAIMED, OrderResumed): Phase.ADMITTED,
+    (Phase.HELD, QuotaAdjusted): Phase.HELD,
+    (Phase.WITHDRAWN, QuotaAdjusted): Phase.WITHDRAWN,
     **{
         (phase, said): phase
-        for phase in (Phase.ADMITTED, Phase.COMMITTED, Phase.REFUNDED)
+        for phase in (Phase.ADMITTED, Phase.COMMITTED, Phase.SUSPENDED, Phase.REFUNDED)
         for said in (QuotaAdjusted, QuotaHoursEnding, QuotaHoursExhausted)
     },
 }
@@ -114,8 +128,17 @@ ABOUT_THE_QUESTION = (
     ApprovalDenied,
     ApprovalLapsed,
 )
+ABOUT_THE_HOURS = (
+    OrderAdmitted,
+    QuotaAdjusted,
+    QuotaHoursEnding,
+    QuotaHoursExhausted,
+    OrderSuspended,
+    OrderResumed,
+)
 WAITING = (Phase.PENDING, Phase.HELD)
-HOLDING = (Phase.ADMITTED, Phase.COMMITTED)
+RUNNING = (Phase.ADMITTED, Phase.COMMITTED)
+HOLDING = (*RUNNING, Phase.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +158,8 @@ class Admission:
     """What is held at each of the scopes."""
     hold: Hold = field(default_factory=Hold)
     """What is known of the card-hours that it holds ahead."""
+    admitted: OrderAdmitted | None = None
+    """As it was admitted first."""
 
 
 def passed(state: Admission, policy: ApprovalPolicy, digest: str) -> int:
@@ -166,15 +191,26 @@ def evolve(state: Admission, data: EventData) -> Admission:
         case OrderHeld():
             return replace(state, phase=phase, submission=data.submission or state.submission, blocked=data.violations)
         case QuotaClaimed():
-            return replace(
-                state, phase=phase, scopes=data.scopes, claim=data.amounts.values, hold=holding.evolve(state.hold, data)
-            )
+            return _claimed(state, phase, data)
         case QuotaCommitted():
             return replace(state, phase=phase, claim=data.amounts.values)
         case QuotaRefunded():
             return replace(state, phase=phase, claim=quota.subtract(state.claim, data.amounts.values))
-        case OrderAdmitted() | QuotaAdjusted() | QuotaHoursEnding() | QuotaHoursExhausted():
-            claim = holding.claim_after(state.claim, data)
-            return replace(state, phase=phase, claim=claim, hold=holding.evolve(state.hold, data))
+        case _ if type(data) in ABOUT_THE_HOURS:
+            return _hours(state, phase, data)
         case _:
             return replace(state, phase=phase)
+
+
+def _claimed(state: Admission, phase: Phase, data: QuotaClaimed) -> Admission:
+    # Hours that metering has still to tell of are held from before the order was suspended.
+    claim = quota.added(state.claim, data.amounts.values) if state.claim else data.amounts.values
+    return replace(state, phase=phase, scopes=data.scopes, claim=claim, hold=holding.evolve(state.hold, data))
+
+
+def _hours(state: Admission, phase: Phase, data: EventData) -> Admission:
+    claim, hold = holding.claim_after(state.claim, data), holding.evolve(state.hold, data)
+    if isinstance(data, QuotaAdjusted) and data.cause == "suspended":
+        phase = Phase.ASIDE
+    admitted = data if isinstance(data, OrderAdmitted) else state.admitted
+    return replace(state, phase=phase, claim=claim, hold=hold, admitted=admitted)

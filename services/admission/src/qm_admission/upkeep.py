@@ -128,7 +128,7 @@ def _again(asked: Approval, now: datetime) -> datetime | None:
 def review(state: Admission, command: Review, ctx: Context) -> Decision:
     """Return what the policies of now make of a waiting order; nothing where that is what it waits for already."""
     submission = state.submission
-    if submission is None or state.phase not in (Phase.PENDING, Phase.HELD):
+    if submission is None or state.hold.suspended or state.phase not in (Phase.PENDING, Phase.HELD):
         return []
     policies = ctx.docs.resident("policies").get(submission.request.tenant, ())
     policy = first_asking(policies, submission, ctx)

@@ -134,6 +134,6 @@ def _decided(
         return [voted.model_copy(update={"awaited": awaited(after, seats)})]
     granted = ApprovalGranted(**said, decided_at=ctx.now)
     passed = evolve(state, granted)
-    if question := next_question(passed, command.order, asked.by, submission, ctx):
-        return [granted, question]
-    return [granted, *gates.pass_through(passed, command.order, submission, ctx)]
+    question = next_question(passed, command.order, asked.by, submission, ctx)
+    granted = granted.model_copy(update={"last": question is None})
+    return [granted, question] if question else [granted, *gates.pass_through(passed, command.order, submission, ctx)]

@@ -15,6 +15,6 @@ Invariants
 
 Not on its log: the keys of personal fields (table `sealed_keys`). They are what makes erasure possible, so they are
 backed up apart, and for no longer than erasure may take. A rebuild leaves the table alone; without it the log is whole
-and names read as redacted. Nor are notices to approvers that wait to be sent (table `notices`): without that
+and names read as redacted. Nor are notices that wait to be sent (table `notices`): without that
 table what waited in it is not sent, and nothing is sent again.
 """

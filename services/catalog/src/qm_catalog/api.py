@@ -5,12 +5,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from qm_catalog import api_catalogue, api_directory, api_events, api_organisation, api_simulate
-from qm_catalog.domain import RECORDS, Cancel, Command, Extend, Release, Submit, act
-from qm_catalog.forms import CancelForm, ExtendForm, OrderForm, ProjectName, ReleaseForm
+from qm_catalog.domain import RECORDS, Cancel, Command, Extend, Release, Replace, Submit, act
+from qm_catalog.forms import CancelForm, ExtendForm, OrderForm, ProjectName, ReleaseForm, ReplaceForm
 from qm_catalog.lookup import everything, project_named, readable
 from qm_catalog.ordering import ORDERING, resolve
 from qm_catalog.peers import Peers
-from qm_catalog.problems import AmbiguousProject, NotAnExtension, OrderEnded, UnknownReference
+from qm_catalog.problems import (
+    AmbiguousProject,
+    NotAnExtension,
+    NothingToReplace,
+    OrderEnded,
+    OrderWaiting,
+    UnknownReference,
+)
 from qm_catalog.record_phase import Phase
 from qm_catalog.record_view import RecordView, view
 from qm_catalog.request_record import Record
@@ -115,23 +122,37 @@ def _commands(runtime: Runtime) -> APIRouter:
     @router.post(
         "/orders/{order}/extend",
         status_code=202,
-        responses=problems(*_ENDING, NotAnExtension, OrderEnded),
+        responses=problems(*_ENDING, NotAnExtension, OrderWaiting, OrderEnded),
         response_model=RecordView,
     )
     async def extend_order(order: str, access: Access, form: ExtendForm) -> Response:
-        """Move the end of an order to a later instant."""
+        """Move the end of an order that is admitted to a later instant."""
         return await command(access, order, Extend(order, form.expires_at))
+
+    @router.post(
+        "/orders/{order}/replace",
+        status_code=202,
+        responses=problems(*_ENDING, NothingToReplace, OrderEnded, UnknownReference),
+        response_model=RecordView,
+    )
+    async def replace_cards(order: str, access: Access, form: ReplaceForm | None = None) -> Response:
+        """Give all cards of an order up because some are sick, and have others: its data on them is wiped, nothing is
+        billed until it is ready again, and its promised end stands."""
+        return await command(access, order, Replace(order, form.card if form else None, form.reason if form else ""))
 
     return router
 
 
 def _check_report(record: Record, wanted: Command) -> None:
     """Refuse a report on a card that the order does not have: it would speak against all the others."""
-    if isinstance(wanted, Release) and wanted.fault is not None and wanted.fault.card is not None:
-        cards = [card for unit in record.placed.units for card in unit.cards]
-        if wanted.fault.card not in cards:
-            detail = f"The order does not have the card {wanted.fault.card}."
-            raise UnknownReference(detail, field="fault.card", choices=cards)
+    named, field = None, "card"
+    if isinstance(wanted, Release) and wanted.fault is not None:
+        named, field = wanted.fault.card, "fault.card"
+    elif isinstance(wanted, Replace) and record.placed.units:
+        named = wanted.card
+    cards = [card for unit in record.placed.units for card in unit.cards]
+    if named is not None and named not in cards:
+        raise UnknownReference(f"The order does not have the card {named}.", field=field, choices=cards)
 
 
 async def _record(runtime: Runtime, order: str, status: int) -> Response:

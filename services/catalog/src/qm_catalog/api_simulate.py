@@ -9,13 +9,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
+from qm_catalog.approval_record import Approval
 from qm_catalog.billing import money
 from qm_catalog.forms import OrderForm
 from qm_catalog.lookup import project_named
 from qm_catalog.ordering import ORDERING, offering_of, resolve, warnings
 from qm_catalog.peers import MAY_IT, WHERE, Peers, Silence
 from qm_catalog.record_phase import Reason, reasons
-from qm_catalog.request_record import Approval, Asked, Placed, Record, Vetted
+from qm_catalog.request_record import Asked, Placed, Record, Vetted
 from qm_events.specs import OrderRequest
 from qm_service.caller import Access
 from qm_service.problem import problems

@@ -7,6 +7,7 @@ from qm_catalog.api import routes
 from qm_catalog.consumers import CATALOG
 from qm_catalog.directory import declare
 from qm_catalog.notice_senders import Mail, Sender, Webhook
+from qm_catalog.notices import Channel
 from qm_catalog.notifier import Notifier
 from qm_catalog.peers import Peers
 from qm_catalog.people import People
@@ -77,9 +78,9 @@ def build(kit: Kit) -> Service:
     return Service("catalog", runtime, routes(runtime, keys, peers), [*workers, peers])
 
 
-def _senders(settings: Settings) -> dict[str, Sender]:
-    """Return the ways by which approvers are told: those that are set up."""
-    found: dict[str, Sender] = {}
+def _senders(settings: Settings) -> dict[Channel, Sender]:
+    """Return the ways by which people are told: those that are set up."""
+    found: dict[Channel, Sender] = {}
     if settings.notice_smtp_host:
         password = settings.notice_smtp_password
         found["mail"] = Mail(

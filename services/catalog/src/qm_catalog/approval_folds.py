@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
-from qm_catalog.request_record import Approval, ApprovalVote, Vetted
+from qm_catalog.approval_record import Approval, ApprovalVote
+from qm_catalog.request_record import Vetted
 from qm_events import EventData, admission, admission_approval
 
 Changes = dict[str, Any]

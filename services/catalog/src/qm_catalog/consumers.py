@@ -11,7 +11,8 @@ from typing import Any
 from qm_catalog.directory import TENANT
 from qm_catalog.domain import ORDER, RECORDS, Expire, act
 from qm_catalog.projections import PROJECTIONS
-from qm_catalog.request_record import Record, finished, promised_end
+from qm_catalog.request_record import Record
+from qm_catalog.standing import finished, promised_end
 from qm_service.model import Act, Context, Definition
 
 

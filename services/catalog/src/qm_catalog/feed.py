@@ -5,7 +5,7 @@ record. The feed of everything is read from the log; its cursor is the offset to
 follow from the topics alone, so a cursor outlives any rebuild, and nothing that was read is read again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -78,20 +78,29 @@ async def facts_of_order(docs: Reader, order: str, after: Cursor, limit: int) ->
     """Return the next facts of an order: by time, those of one topic in order."""
     seen = dict(zip(ORDER_TOPICS, after, strict=True))
     rows: list[tuple[str, Fact]] = await docs.page(FACTS, {"order": order}, limit=_FACTS_MAX)
-    new = sorted((fact for _, fact in rows if fact.version > seen[fact.topic]), key=_place)
+    numbered = [(_place(fact), number, fact) for number, fact in _numbered(rows)]
+    new = sorted((row for row in numbered if row[1] > seen[row[2].topic]), key=lambda row: (row[0], row[1]))
     found = Slice(after, more=len(new) > limit)
-    for fact in new[:limit]:
-        seen[fact.topic] = fact.version
+    for _, number, fact in new[:limit]:
+        seen[fact.topic] = number
         found.cursor = tuple(seen.values())
         found.facts.append((shown(orjson.loads(fact.body)), found.cursor))
     return found
 
 
+def _numbered(rows: Sequence[tuple[str, Fact]]) -> Iterator[tuple[int, Fact]]:
+    """Yield each fact with its number in its topic. Usage has a stream for each allocation: one writer tells them all,
+    so that their times number them."""
+    usage = sorted((row for row in rows if row[1].topic == "usage"), key=lambda row: (row[1].time, row[0]))
+    yield from ((number, fact) for number, (_, fact) in enumerate(usage, 1))
+    yield from ((fact.version, fact) for _, fact in rows if fact.topic != "usage")
+
+
 _ORDER_OF_TOPICS = list(ORDER_TOPICS)
 
 
-def _place(fact: Fact) -> tuple[datetime, int, int]:
-    return fact.time, _ORDER_OF_TOPICS.index(fact.topic), fact.version
+def _place(fact: Fact) -> tuple[datetime, int]:
+    return fact.time, _ORDER_OF_TOPICS.index(fact.topic)
 
 
 # ---- everything

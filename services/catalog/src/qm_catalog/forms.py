@@ -106,6 +106,7 @@ class OrderForm(Form):
     topology: Topology | None = None
     duration: Duration | None = None
     expires_at: UtcTime | None = None
+    on_card_failure: Literal["tell", "replace"] = "tell"
     labels: Labels = Field(default_factory=dict, max_length=64)
 
     @model_validator(mode="after")
@@ -132,6 +133,13 @@ class ReleaseForm(Form):
     def bare_report(cls, body: Any) -> Any:
         """Take a bare report for the fault."""
         return {"fault": body} if isinstance(body, dict) and "category" in body else body
+
+
+class ReplaceForm(Form):
+    """Which card is at fault, where it is not seen to be sick yet, and what is wrong with it."""
+
+    card: Annotated[StrictStr, StringConstraints(min_length=1, max_length=200)] | None = None
+    reason: Annotated[StrictStr, StringConstraints(max_length=500)] = ""
 
 
 class ExtendForm(Form):

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import httpx
 
 from qm_catalog.notice_box import Parcel
-from qm_catalog.notices import subject_of, text_of
+from qm_catalog.notice_words import subject_of, text_of
 
 _SECONDS = 10.0
 Security = Literal["none", "starttls", "tls"]

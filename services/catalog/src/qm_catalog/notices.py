@@ -1,4 +1,4 @@
-"""Which facts of admission somebody is told of, and in what words. Pure.
+"""Which facts of admission somebody is told of. Pure.
 
 A notice names people by their subject only; the address is looked up, and unsealed, at the moment of sending.
 """
@@ -6,16 +6,19 @@ A notice names people by their subject only; the address is looked up, and unsea
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from qm_events import Event, EventData
-from qm_events.admission import ApprovalRequested
+from qm_events.admission import ApprovalDenied, ApprovalGranted, ApprovalLapsed, ApprovalRequested, OrderRejected
 from qm_events.admission_approval import ApprovalEscalated, ApprovalReminded, ApprovalRerouted
 from qm_events.approval import Notices
 from qm_events.envelope import utc_text
 from qm_events.ids import derived_id
+from qm_events.specs import OrderRequest
 
-Kind = Literal["asked", "joined", "escalated", "reminded"]
+Channel = Literal["mail", "webhook"]
+Outcome = Literal["granted", "denied", "lapsed", "rejected"]
+Kind = Literal["asked", "joined", "escalated", "reminded"] | Outcome
 _ZERO = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -25,7 +28,7 @@ class Notice:
 
     id: str
     """The same however often the fact is read: a receiver that keeps the ids sees each notice once."""
-    channel: Literal["mail", "webhook"]
+    channel: Channel
     recipient: str
     due_at: datetime
     digest: bool
@@ -33,8 +36,13 @@ class Notice:
     """What a webhook gets, as JSON, and what the mail is written from."""
 
     @property
+    def outcome(self) -> bool:
+        """Whether it says what became of an order; such a notice is never stale."""
+        return self.body["kind"] in get_args(Outcome)
+
+    @property
     def tenant(self) -> str:
-        """Whose approval it is about."""
+        """Whose order it is about."""
         return str(self.body["tenant"])
 
 
@@ -51,22 +59,51 @@ _TOLD: Mapping[type[EventData], Callable[[Any], _Told]] = {
     ApprovalEscalated: lambda d: ("escalated", d.joined, d.notices),
     ApprovalReminded: lambda d: ("reminded", d.awaited, d.notices),
 }
-FACTS = tuple(_TOLD)
+OUTCOMES: Mapping[type[EventData], tuple[Outcome, Callable[[Any], bool]]] = {
+    ApprovalGranted: ("granted", lambda d: d.last is True),
+    ApprovalDenied: ("denied", lambda _: True),
+    ApprovalLapsed: ("lapsed", lambda _: True),
+    # A refusal and a time-out were told as such.
+    OrderRejected: ("rejected", lambda d: d.code.startswith("quota-")),
+}
+"""What the requester is told, and of which of the facts: the last word about his order."""
+FACTS = (*_TOLD, *OUTCOMES)
 
 
-def notices_of(event: Event[Any], channels: Iterable[str], now: datetime) -> list[Notice]:
-    """Return what a fact is to be told of, on those channels that the policy wants and the product has."""
+def notices_of(event: Event[Any], channels: Iterable[Channel], now: datetime) -> list[Notice]:
+    """Return what approvers are to be told, on those channels that the policy wants and the product has."""
     kind, people, wanted = _TOLD[type(event.data)](event.data)
     if wanted is None or not people:
         return []
     due_at = now if wanted.digest_seconds is None else _next_digest(now, wanted.digest_seconds)
-    body = _body(event, kind, people)
-    found = []
-    for channel in sorted(set(wanted.channels) & set(channels)):
-        for recipient in people if channel == "mail" else ("",):
-            id_ = derived_id("notice", event.id, channel, recipient)
-            found.append(Notice(id_, channel, recipient, due_at, wanted.digest_seconds is not None, body))
-    return found
+    body, digest = _body(event, kind, people), wanted.digest_seconds is not None
+    return _notices(event, set(wanted.channels) & set(channels), people, due_at, body, digest=digest)
+
+
+def outcome_of(event: Event[Any], request: OrderRequest, channels: Iterable[Channel], now: datetime) -> list[Notice]:
+    """Return what the requester is to be told, at once, on all channels that the product has: it is his own order."""
+    kind, ends = OUTCOMES[type(event.data)]
+    if not ends(event.data):
+        return []
+    people = (request.requester,)
+    body = {**_body(event, kind, people), **_what(request)}
+    return _notices(event, channels, people, now, body)
+
+
+def _notices(
+    event: Event[Any],
+    channels: Iterable[Channel],
+    people: Sequence[str],
+    due_at: datetime,
+    body: Mapping[str, Any],
+    *,
+    digest: bool = False,
+) -> list[Notice]:
+    return [
+        Notice(derived_id("notice", event.id, channel, recipient), channel, recipient, due_at, digest, body)
+        for channel in sorted(channels)
+        for recipient in (people if channel == "mail" else ("",))
+    ]
 
 
 def _next_digest(now: datetime, seconds: int) -> datetime:
@@ -79,56 +116,30 @@ def _body(event: Event[Any], kind: Kind, people: Sequence[str]) -> dict[str, Any
     d = event.data
     body = {
         "kind": kind,
-        "approval": d.approval,
         "order": d.order,
         "tenant": event.tenant or "",
         "project": event.project or "",
-        "level": d.level,
         "recipients": list(people),
         "at": utc_text(event.time),
     }
+    body |= {name: said for name in _SAID if (said := getattr(d, name, None))}
     if isinstance(d, ApprovalRequested) and d.submission is not None:
-        request = d.submission.request
-        body |= {"tenant": request.tenant, "project": request.project, "requester": request.requester}
-        body |= {"policy": d.policy, "specification": request.specification.name, "cards": request.cards}
-        body |= {"service_model": request.service_model.value}
+        body |= {"policy": d.policy, **_what(d.submission.request)}
     if until := getattr(d, "lapses_at", None):
         body["lapses_at"] = utc_text(until)
     return body
 
 
-_WORDS: Mapping[str, str] = {
-    "asked": "asks for your agreement",
-    "joined": "waits for you now, as the approvers changed",
-    "escalated": "was not decided in time and waits for you now",
-    "reminded": "still waits for you",
-}
+_SAID = ("approval", "level", "approver", "on_behalf_of", "comment", "code", "remedy")
+"""Members of a fact that a notice repeats, where they say something."""
 
 
-def subject_of(notices: Sequence[Notice]) -> str:
-    """Return the subject line of a mail."""
-    if len(notices) > 1:
-        return f"{len(notices)} approvals wait for you in {notices[0].tenant}"
-    body = notices[0].body
-    word = "Reminder: approval" if body["kind"] == "reminded" else "Approval"
-    return f"{word} needed in {body['tenant']}/{body['project']}: order {body['order']}"
-
-
-def text_of(notices: Sequence[Notice], link: str) -> str:
-    """Return the text of a mail."""
-    return "\n".join([line for notice in notices for line in _lines(notice.body, link)])
-
-
-def _lines(body: Mapping[str, Any], link: str) -> list[str]:
-    lines = [
-        f"Order {body['order']} in {body['tenant']}/{body['project']} {_WORDS[body['kind']]} (level {body['level']})."
-    ]
-    if "requester" in body:
-        what = f"{body['cards']} cards, {body['specification']} as {body['service_model']}"
-        lines.append(f"  {body['requester']} wants {what}; policy {body['policy']}.")
-    if "lapses_at" in body:
-        lines.append(f"  Undecided by {body['lapses_at']} the order is rejected.")
-    lines.append(f"  qm approve {body['approval']}   or   qm deny {body['approval']}")
-    if link:
-        lines.append(f"  {link.rstrip('/')}/{body['approval']}")
-    return [*lines, ""]
+def _what(request: OrderRequest) -> dict[str, Any]:
+    return {
+        "tenant": request.tenant,
+        "project": request.project,
+        "requester": request.requester,
+        "specification": request.specification.name,
+        "cards": request.cards,
+        "service_model": request.service_model.value,
+    }

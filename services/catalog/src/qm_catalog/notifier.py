@@ -1,5 +1,5 @@
-"""Telling approvers: a reactor puts what is to be told into the box, and a loop sends what is due. A `Worker`, so no
-replay reaches it. At least once, under an id that stays the same."""
+"""Telling approvers and requesters: a reactor puts what is to be told into the box, a loop sends what is due. A
+`Worker`, so no replay reaches it. At least once, under an id that stays the same."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from qm_catalog.consumers import CATALOG
 from qm_catalog.domain import RECORDS
 from qm_catalog.notice_box import NoticeBox, Parcel
 from qm_catalog.notice_senders import Sender, Undeliverable
-from qm_catalog.notices import FACTS, Notice, notices_of
+from qm_catalog.notices import FACTS, OUTCOMES, Channel, Notice, notices_of, outcome_of
 from qm_catalog.people import People
 from qm_catalog.request_record import Record
 from qm_events import Event
@@ -39,7 +39,7 @@ class Notifier:
         self,
         runtime: Runtime,
         people: People,
-        senders: Mapping[str, Sender],
+        senders: Mapping[Channel, Sender],
         database: Database,
         log: EventLog,
         clock: Clock,
@@ -83,11 +83,22 @@ class Notifier:
         return bool(parcels)
 
     async def _take(self, event: Event[Any]) -> str:
-        found = notices_of(event, self._senders, self._clock.now())
+        found = await self._found(event)
         if found:
             self._quiet = False
             await self.box.add(found)
         return f"{len(found)} notices"
+
+    async def _found(self, event: Event[Any]) -> list[Notice]:
+        if type(event.data) not in OUTCOMES:
+            return notices_of(event, self._senders, self._clock.now())
+        # The order is a fact of this service: it was here before admission could speak of it.
+        record = await self._record(event.data.order)
+        request = record.asked.request if record else None
+        return outcome_of(event, request, self._senders, self._clock.now()) if request else []
+
+    async def _record(self, order: str) -> Record | None:
+        return (await self._runtime.docs.many(RECORDS, [order])).get(order)
 
     async def _send(self, parcel: Parcel) -> None:
         if stale := [it for it in parcel.notices if await self._over(it)]:
@@ -129,9 +140,7 @@ class Notifier:
 
     async def _over(self, notice: Notice) -> bool:
         """Tell whether the record knows that the question is closed, or that this person has spoken."""
-        record: Record | None = (await self._runtime.docs.many(RECORDS, [notice.body["order"]])).get(
-            notice.body["order"]
-        )
+        record = None if notice.outcome else await self._record(notice.body["order"])
         asked = [it for it in record.vetted.approvals if it.approval == notice.body["approval"]] if record else []
         return any(it.status != "pending" or notice.recipient in {v.voter for v in it.votes} for it in asked)
 

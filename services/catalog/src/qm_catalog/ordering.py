@@ -44,7 +44,8 @@ def resolve(form: OrderForm, tenant: str, project: str, requester: str, docs: Do
         requester=requester,
         specification=specification.versions[-1].specification,
         duration_seconds=int(form.duration.total_seconds()) if form.duration else None,
-        **form.model_dump(exclude={"project", "specification", "duration"}),
+        on_card_failure=None if form.on_card_failure == "tell" else form.on_card_failure,
+        **form.model_dump(exclude={"project", "specification", "duration", "on_card_failure"}),
     )
     _check_size(request)
     return request

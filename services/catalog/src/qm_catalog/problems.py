@@ -33,11 +33,25 @@ class NotAnExtension(ProblemError):
     remedy = "Name a later end; to end the order sooner, release it."
 
 
+class OrderWaiting(ProblemError):
+    """The order is not admitted yet: its end is part of what is being decided on."""
+
+    code, status, title = "order-waiting", 409, "The order is not admitted yet"
+    remedy = "Move its end once it is admitted; or cancel it and order again with the later end."
+
+
 class OrderEnded(ProblemError):
     """The order is at its end, or on the way there."""
 
     code, status, title = "order-ended", 409, "The order has ended"
     remedy = "Place a new order."
+
+
+class NothingToReplace(ProblemError):
+    """The order has no cards now, or none that is known to be at fault."""
+
+    code, status, title = "nothing-to-replace", 409, "There is no card to replace"
+    remedy = "Name the card that is at fault, and say what is wrong with it."
 
 
 class AlreadyExists(ProblemError):

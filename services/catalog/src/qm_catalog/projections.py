@@ -14,7 +14,8 @@ from typing import Any
 from qm_catalog.domain import RECORDS
 from qm_catalog.record_folds import RECORD_FOLDS, SECTIONS
 from qm_catalog.record_phase import phase
-from qm_catalog.request_record import Record, finished
+from qm_catalog.request_record import Record
+from qm_catalog.standing import finished
 from qm_events import Event, EventData, encode
 from qm_events.catalog import (
     CatalogueItemStatusChanged,

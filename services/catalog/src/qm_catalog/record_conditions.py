@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from qm_catalog.record_phase import billable_end
 from qm_catalog.request_record import Record
+from qm_catalog.standing import environment
 from qm_events.envelope import utc_text
 from qm_events.units import card_hours
 
@@ -56,6 +57,9 @@ def _quota_reserved(record: Record) -> Answer:
     vetted = record.vetted
     if vetted.refunded_at:
         return "False", "Refunded", "", vetted.refunded_at
+    if vetted.suspended_at:
+        status: Status = "False" if vetted.gate else "True"
+        return status, "Suspended", "waits for card-hours; its claim is free with its cards", vetted.suspended_at
     if vetted.exhausted_at:
         return "True", "HoursExhausted", "the card-hours of the month are used up", vetted.exhausted_at
     reach = f"card-hours are held up to {utc_text(vetted.covered_until)}" if vetted.covered_until else ""
@@ -72,6 +76,8 @@ def _scheduled(record: Record) -> Answer:
     placed = record.placed
     if placed.returned_at:
         return "False", "Returned", "", placed.returned_at
+    if placed.given_up:
+        return "False", placed.given_up.cause.capitalize(), placed.given_up.why, placed.given_up.at
     if placed.impaired:
         sick = ", ".join(" ".join(filter(None, (it.card, it.health.value, it.code))) for it in placed.impaired)
         return "True", "Impaired", sick, placed.impaired[0].since
@@ -87,7 +93,7 @@ def _scheduled(record: Record) -> Answer:
 
 
 def _provisioned(record: Record) -> Answer:
-    built = record.built
+    built = environment(record)
     if built.failed_at:
         return "False", "Failed", f"{built.failed_step}: {built.error}", built.failed_at
     if built.release_started_at:
@@ -98,7 +104,7 @@ def _provisioned(record: Record) -> Answer:
 
 
 def _verified(record: Record) -> Answer:
-    built = record.built
+    built = environment(record)
     if built.verified_at is None:
         return _NOT_YET
     failed = [probe.name for probe in built.probes if not probe.passed]
@@ -108,7 +114,7 @@ def _verified(record: Record) -> Answer:
 
 
 def _metering(record: Record) -> Answer:
-    ready, end = record.built.ready_at, billable_end(record)
+    ready, end = environment(record).ready_at, billable_end(record)
     if ready is None:
         return _NOT_YET
     if end is None:
@@ -118,14 +124,14 @@ def _metering(record: Record) -> Answer:
 
 
 def _credentials_revoked(record: Record) -> Answer:
-    built = record.built
+    built = environment(record)
     if built.revoked_at:
         return "True", "Revoked", "seen to be refused", built.revoked_at
     return ("False", "InUse", "", built.ready_at) if built.ready_at else _NOT_YET
 
 
 def _sanitised(record: Record) -> Answer:
-    built = record.built
+    built = environment(record)
     if built.quarantined_at:
         return "False", "Quarantined", f"{built.quarantine_step}: {built.quarantine_error}", built.quarantined_at
     if built.validated_at:

@@ -7,29 +7,30 @@ nothing else, unless it is one of those that lawfully follow the end (`AFTERWARD
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from qm_catalog.approval_folds import APPROVALS, Change, Changes
+from qm_catalog.built_folds import BUILT, blank
 from qm_catalog.request_record import (
     ANOMALY_LIMIT,
     HISTORY_LIMIT,
     Anomaly,
     Asked,
     Built,
+    GivenUp,
     Impaired,
     Interval,
     Metered,
+    PastAllocation,
     Placed,
     QueueNote,
-    Receipt,
     Record,
     Section,
-    Step,
     Vetted,
 )
-from qm_events import Event, EventData, admission, admission_quota, catalog, metering, provisioner, scheduler
+from qm_events import Event, EventData, admission, admission_quota, catalog, metering, scheduler
 from qm_events.specs import EndCause, Health
-from qm_service.model import Fold, key_of_stream
+from qm_service.model import Fold
 
 # ---- orders
 
@@ -48,6 +49,8 @@ ASKED: Mapping[type[EventData], Change] = {
     catalog.OrderExtensionRequested: lambda _s, d, _: dict(extended_to=d.expires_at),
     catalog.OrderCancelRequested: _end(EndCause.CANCELLED, "requested_at"),
     catalog.OrderReleaseRequested: _end(EndCause.RELEASED, "requested_at"),
+    # What is asked for is seen where it is done: in the allocation.
+    catalog.OrderReplacementRequested: lambda _s, _d, _at: {},
     catalog.OrderExpired: _end(EndCause.EXPIRED, "expired_at"),
 }
 
@@ -61,7 +64,7 @@ def _closed(s: Vetted) -> Changes:
 
 
 def _adjusted(s: Vetted, d: admission_quota.QuotaAdjusted, _: datetime) -> Changes:
-    if d.cause in ("used", "corrected", "closed"):
+    if d.cause not in ("ready", "extended", "renewed", "given_up"):
         return {}
     renewed = d.covered_until != s.covered_until
     return dict(covered_until=d.covered_until, exhausted_at=None if renewed else s.exhausted_at)
@@ -76,6 +79,10 @@ VETTED: Mapping[type[EventData], Change] = {
     admission.OrderAdmitted: lambda _s, d, at: dict(gate=None, admitted_at=at, covered_until=d.covered_until),
     admission.QuotaCommitted: lambda _s, _d, at: dict(committed_at=at),
     admission.QuotaRefunded: lambda _s, _d, at: dict(refunded_at=at),
+    admission.OrderSuspended: lambda _s, d, _: dict(suspended_at=d.suspended_at, renews_at=d.renews_at),
+    admission.OrderResumed: lambda _s, d, _: dict(
+        gate=None, suspended_at=None, exhausted_at=None, covered_until=d.covered_until
+    ),
     admission.OrderRejected: lambda s, d, _: dict(
         **_closed(s),
         violations=d.violations,
@@ -108,6 +115,14 @@ def _waiting(s: Placed, d: scheduler.AllocationWaiting, _: datetime) -> Changes:
     return dict(reasons=d.reasons, waiting_since=d.since, **_noted(s, first.code.value, d.since, first.figures))
 
 
+def _returned(s: Placed, d: scheduler.AllocationReturned, _: datetime) -> Changes:
+    if not d.lives_on:
+        return dict(returned_at=d.returned_at, pooled=d.pooled, quarantined=d.quarantined)
+    past = PastAllocation(s.allocation, s.units, s.allocated_at, s.given_up, d.returned_at, d.quarantined)
+    kept = ("version", "anomalies", "history", "history_dropped")
+    return blank(Placed(), *kept) | {"earlier": (*s.earlier, past)}
+
+
 def _impaired(s: Placed, d: scheduler.AllocationImpaired, _: datetime) -> Changes:
     others = tuple(known for known in s.impaired if known.card != d.card)
     sick = () if d.health is Health.HEALTHY else (Impaired(d.card, d.health, d.code, d.impaired_at),)
@@ -131,64 +146,11 @@ PLACED: Mapping[type[EventData], Change] = {
         reasons=(),
         **_noted(s, "Withdrawn", d.withdrawn_at),
     ),
-    scheduler.AllocationReturned: lambda _s, d, _: dict(
-        returned_at=d.returned_at, pooled=d.pooled, quarantined=d.quarantined
+    scheduler.AllocationPreempted: lambda s, d, _: dict(
+        given_up=GivenUp(d.cause, d.why, d.preempted_at),
+        **_noted(s, d.cause.capitalize(), d.preempted_at, {"why": d.why}),
     ),
-}
-
-# ---- environments
-
-
-def _step(s: Built, new: Step) -> Changes:
-    kept = tuple(old for old in s.steps if (old.step, old.direction) != (new.step, new.direction))
-    return dict(steps=(*kept, new))
-
-
-def _find(s: Built, d: Any, at: datetime) -> Step:
-    for old in s.steps:
-        if (old.step, old.direction) == (d.step, d.direction):
-            return old
-    return Step(d.step, d.direction, "running", d.attempt, at)
-
-
-def _step_intended(s: Built, d: provisioner.EnvironmentStepIntended, _: datetime) -> Changes:
-    began = _find(s, d, d.intended_at).started_at
-    return _step(s, Step(d.step, d.direction, "running", d.attempt, began, external_name=d.external_name))
-
-
-def _step_done(s: Built, d: provisioner.EnvironmentStepDone, _: datetime) -> Changes:
-    old = _find(s, d, d.done_at)
-    return _step(s, replace(old, status="done", attempts=d.attempt, ended_at=d.done_at, error=""))
-
-
-def _step_failed(s: Built, d: provisioner.EnvironmentStepFailed, _: datetime) -> Changes:
-    status: Literal["failed", "retrying"] = "failed" if d.final else "retrying"
-    old = _find(s, d, d.failed_at)
-    return _step(s, replace(old, status=status, attempts=d.attempt, ended_at=d.failed_at, error=d.error))
-
-
-BUILT: Mapping[type[EventData], Change] = {
-    provisioner.EnvironmentStarted: lambda _s, d, _: dict(planned=d.steps, started_at=d.started_at),
-    provisioner.EnvironmentStepIntended: _step_intended,
-    provisioner.EnvironmentStepDone: _step_done,
-    provisioner.EnvironmentStepFailed: _step_failed,
-    provisioner.EnvironmentVerified: lambda _s, d, _: dict(probes=d.probes, verified_at=d.verified_at),
-    provisioner.EnvironmentReady: lambda _s, d, _: dict(endpoint=d.endpoint, ready_at=d.ready_at),
-    provisioner.EnvironmentFailed: lambda _s, d, _: dict(failed_at=d.failed_at, failed_step=d.step, error=d.error),
-    # What the end was is told by the topic `orders` and by the release; the note is the provisioner's own memory.
-    provisioner.EnvironmentEndNoted: lambda _s, _d, _at: {},
-    provisioner.EnvironmentReleaseStarted: lambda _s, d, _: dict(
-        release_started_at=d.started_at, release_cause=d.cause
-    ),
-    provisioner.EnvironmentRevoked: lambda _s, d, _: dict(revoked_at=d.revoked_at, endpoint=None),
-    provisioner.EnvironmentWiped: lambda _s, d, _: dict(wiped_at=d.wiped_at),
-    provisioner.EnvironmentValidated: lambda _s, d, _: dict(validated_at=d.validated_at, suspect=d.suspect),
-    provisioner.EnvironmentQuarantined: lambda _s, d, _: dict(
-        quarantined_at=d.quarantined_at, quarantine_step=d.step, quarantine_error=d.error
-    ),
-    provisioner.EnvironmentReleased: lambda _s, d, _: dict(
-        receipt=Receipt(d.cause, d.outcome, d.lines, d.digest, d.released_at)
-    ),
+    scheduler.AllocationReturned: _returned,
 }
 
 # ---- usage
@@ -199,7 +161,8 @@ def _recorded(s: Metered, d: metering.UsageLine, _: datetime) -> Changes:
     if any(known.record == d.record for known in old):
         return {}
     rates = None if d.rates is None else tuple((it.from_at, it.to_at, it.price_per_card_hour) for it in d.rates)
-    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, rates))}
+    lines = (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, rates))
+    return {d.meter: tuple(sorted(lines, key=lambda it: (it.from_at, it.record)))}
 
 
 def _corrected(s: Metered, d: metering.UsageCorrected, _: datetime) -> Changes:
@@ -223,11 +186,10 @@ _OVER: Mapping[type[Section], Callable[[Any], bool]] = {
     Asked: lambda s: s.ended_at is not None,
     Vetted: lambda s: s.rejected_at is not None or s.withdrawn_at is not None or s.refunded_at is not None,
     Placed: lambda s: s.withdrawn_at is not None or s.returned_at is not None,
-    Built: lambda s: s.receipt is not None,
-    Metered: _never,
+    Built: lambda s: s.receipt is not None and s.receipt.cause is not EndCause.PREEMPTED,
 }
 AFTERWARDS: Mapping[type[EventData], Callable[[Any], bool]] = {
-    admission.QuotaRefunded: lambda s: s.claimed_at is not None and s.refunded_at is None,
+    admission.QuotaRefunded: lambda s: s.claimed_at is not None and not (s.refunded_at or s.suspended_at),
     admission_quota.QuotaAdjusted: lambda s: s.claimed_at is not None,
 }
 """Facts that may follow the end of their stream, and when."""
@@ -249,7 +211,21 @@ def _fold(name: str, section: type[Section], change: Change, fact: type[EventDat
         changed: Changes = {name: replace(old, version=event.version, **changes)}
         return replace(record, **changed)
 
-    return Fold(apply, _of_order if name == "metered" else key_of_stream)
+    return Fold(apply)
+
+
+def _metered(change: Change) -> Fold[Record]:
+    def apply(record: Record | None, event: Event[Any]) -> Record:
+        record = record or Record(event.data.order)
+        old, stream = record.metered, event.key
+        if event.version <= old.versions.get(stream, 0):
+            return record
+        versions = {**old.versions, stream: event.version}
+        told: Changes = {"versions": dict(sorted(versions.items())), "version": sum(versions.values())}
+        new = replace(old, **told, **change(old, event.data, event.time))
+        return replace(record, metered=new)
+
+    return Fold(apply, _of_order)
 
 
 def _of_order(event: Event[Any]) -> tuple[str]:
@@ -265,7 +241,7 @@ SECTIONS: Mapping[str, tuple[type[Section], Mapping[type[EventData], Change]]] =
 }
 
 RECORD_FOLDS: Mapping[type[EventData], Fold[Record]] = {
-    fact: _fold(name, section, change, fact)
+    fact: _metered(change) if section is Metered else _fold(name, section, change, fact)
     for name, (section, table) in SECTIONS.items()
     for fact, change in table.items()
 }

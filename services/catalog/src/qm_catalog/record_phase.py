@@ -11,7 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from qm_catalog.request_record import Approval, Record, finished, holds_cards
+from qm_catalog.approval_record import Approval
+from qm_catalog.request_record import GivenUp, Record
+from qm_catalog.standing import environment, finished, first_ready_at, holds_cards
 from qm_events.envelope import utc_text
 from qm_events.specs import EndCause, Remedy, Violation, WaitCode
 from qm_events.units import amount
@@ -70,10 +72,11 @@ class Reason(BaseModel):
 
 def ended_by(record: Record) -> EndCause | None:
     """Return what ended the order, or is ending it; the release itself knows best, then who withdrew it."""
-    built, known = record.built, record.vetted.withdrawn_by or record.placed.withdrawn_by or record.asked.ended_by
-    if built.receipt is not None:
-        return built.receipt.cause
-    return built.release_cause or (EndCause.FAILED if built.failed_at else known)
+    built, failed = record.built, EndCause.FAILED if record.built.failed_at else None
+    cause = built.receipt.cause if built.receipt else built.release_cause or failed
+    if cause not in (None, EndCause.PREEMPTED):
+        return cause
+    return record.vetted.withdrawn_by or record.placed.withdrawn_by or record.asked.ended_by
 
 
 def phase(record: Record) -> Phase:
@@ -91,16 +94,16 @@ def _end(record: Record) -> Phase:
     cause = ended_by(record)
     if cause is EndCause.FAILED:
         return Phase.FAILED
-    if record.built.ready_at is not None:
+    if first_ready_at(record.built) is not None:
         return Phase.CLOSED
     return Phase.EXPIRED if cause is EndCause.EXPIRED else Phase.CANCELLED
 
 
 def _with_cards(record: Record) -> Phase:
-    built = record.built
+    built = environment(record)
     if built.wiped_at or built.validated_at or built.quarantined_at or record.placed.returned_at:
         return Phase.RECOVERING
-    if built.release_started_at or built.failed_at or record.asked.ended_at:
+    if built.release_started_at or built.failed_at or record.asked.ended_at or record.placed.given_up:
         return Phase.RELEASING
     if built.ready_at:
         return Phase.ACTIVE
@@ -114,6 +117,8 @@ def _without_cards(record: Record) -> Phase:
     vetted = record.vetted
     if record.asked.ended_at is not None:
         return Phase.RELEASING
+    if vetted.suspended_at and record.placed.queued_at is None:
+        return Phase.HELD
     if vetted.admitted_at or record.placed.queued_at:
         return Phase.QUEUED
     if vetted.gate is None:
@@ -122,9 +127,11 @@ def _without_cards(record: Record) -> Phase:
 
 
 def billable_end(record: Record) -> datetime | None:
-    """Return when billing stopped: the first of the end asked for, a failure and a quarantine; None while it runs."""
-    built = record.built
-    ends = (record.asked.ended_at, built.failed_at, built.quarantined_at, built.release_started_at)
+    """Return when billing stopped on the cards of now: the first of the end asked for, their giving up, a failure and a
+    quarantine; None while it runs."""
+    built, given_up = environment(record), record.placed.given_up
+    at = given_up.at if given_up else None
+    ends = (record.asked.ended_at, at, built.failed_at, built.quarantined_at, built.release_started_at)
     return min((end for end in ends if end is not None), default=None)
 
 
@@ -139,8 +146,9 @@ def ended_at(record: Record) -> datetime | None:
 
 
 def times(record: Record) -> Mapping[str, datetime]:
-    """Return the instants that are known, in the order of an order's life."""
-    asked, vetted, placed, built = record.asked, record.vetted, record.placed, record.built
+    """Return the instants that are known, in the order of an order's life; of cards and environments, of those of
+    now."""
+    asked, vetted, placed, built = record.asked, record.vetted, record.placed, environment(record)
     every = {
         "submitted_at": asked.submitted_at,
         "held_at": vetted.held_at,
@@ -152,6 +160,8 @@ def times(record: Record) -> Mapping[str, datetime]:
         "verified_at": built.verified_at,
         "ready_at": built.ready_at,
         "failed_at": built.failed_at,
+        "suspended_at": vetted.suspended_at,
+        "given_up_at": placed.given_up.at if placed.given_up else None,
         "end_requested_at": asked.ended_at,
         "withdrawn_at": vetted.withdrawn_at or placed.withdrawn_at,
         "release_started_at": built.release_started_at,
@@ -184,7 +194,21 @@ def reasons(record: Record) -> tuple[Reason, ...]:
         figures = {"step": built.failed_step, "error": built.error}
         remedy = "Order again; the cards were taken back to be checked, and nothing is billed after the failure."
         return (Reason(code="EnvironmentFailed", figures=figures, remedy=remedy, since=built.failed_at),)
+    if now in (Phase.RELEASING, Phase.RECOVERING) and record.placed.given_up and not record.asked.ended_at:
+        return (_gives_up(record.placed.given_up),)
     return _WAITS[now](record) if now in _WAITS else ()
+
+
+def _gives_up(told: GivenUp) -> Reason:
+    queued = "It is in the queue again, in its old place, when its cards are clean"
+    again = "It is queued again when there are card-hours" if told.cause == "suspended" else queued
+    return Reason(
+        code=told.cause.capitalize(),
+        figures={"why": told.why},
+        counterfactual=f"{again}; nothing is billed until it is ready again",
+        remedy="Nothing to do. Its data on these cards is wiped; its promised end stands: extend it, or release it.",
+        since=told.at,
+    )
 
 
 def _violations(record: Record) -> dict[str, Any]:
@@ -194,6 +218,10 @@ def _violations(record: Record) -> dict[str, Any]:
 
 def _waits_for_quota(record: Record) -> tuple[Reason, ...]:
     vetted = record.vetted
+    if vetted.suspended_at and vetted.gate is None:
+        renews = {"renews_at": vetted.renews_at.isoformat()} if vetted.renews_at else {}
+        ask = "Wait until they renew, or ask for a higher limit of card_hours_month with POST /v1/quota-requests."
+        return (Reason(code=WaitCode.QUOTA_EXHAUSTED, figures=renews, remedy=ask, since=vetted.suspended_at),)
     # Ranked: what is short comes before what an older order waits for.
     found = sorted(vetted.violations, key=lambda it: it.short_by == 0)
     return tuple(

@@ -2,26 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from qm_catalog.approval_record import Approval
 from qm_catalog.billing import amount, money
 from qm_catalog.ordering import offering_of
 from qm_catalog.projections import OfferingItem
 from qm_catalog.record_conditions import Condition, conditions
+from qm_catalog.record_earlier import EarlierView, earlier_allocations
 from qm_catalog.record_phase import Phase, Reason, ended_by, phase, reasons, times
-from qm_catalog.request_record import (
-    Approval,
-    Impaired,
-    Interval,
-    Placed,
-    QueueNote,
-    Receipt,
-    Record,
-    Step,
-    promised_end,
-)
+from qm_catalog.request_record import Impaired, Interval, Placed, QueueNote, Receipt, Record, Step
+from qm_catalog.standing import environment, promised_end
 from qm_events.specs import (
     EndCause,
     FaultReport,
@@ -134,6 +127,7 @@ class RecordView(View):
     ssh_keys: tuple[str, ...]
     priority: int
     preemptible: bool
+    on_card_failure: Literal["tell", "replace"]
     topology: Topology | None
     duration_seconds: int | None
     labels: dict[str, str]
@@ -142,6 +136,8 @@ class RecordView(View):
     approvals: tuple[Approval, ...]
     """Every question to people, and what came of it."""
     allocation: AllocationView | None
+    earlier_allocations: tuple[EarlierView, ...]
+    """What it had before and gave up, the first first."""
     environment: EnvironmentView | None
     probes: tuple[Probe, ...]
     """What was tried as the user would, before it was called ready."""
@@ -195,8 +191,9 @@ def view(record: Record, offerings: Iterable[OfferingItem]) -> RecordView:
         position=next((reason.figures["position"] for reason in why if "position" in reason.figures), None),
         approvals=record.vetted.approvals,
         allocation=_allocation(record.placed),
+        earlier_allocations=earlier_allocations(record),
         environment=_environment(record),
-        probes=record.built.probes,
+        probes=environment(record).probes,
         times=times(record),
         queue_history=record.placed.history,
         queue_history_dropped=record.placed.history_dropped,
@@ -205,14 +202,14 @@ def view(record: Record, offerings: Iterable[OfferingItem]) -> RecordView:
         expires_at=promised_end(record),
         ended_by=ended_by(record),
         fault=asked.fault,
-        receipt=record.built.receipt,
+        receipt=environment(record).receipt,
         anomalies=_anomalies(record),
     )
 
 
 def _request(request: OrderRequest) -> dict[str, Any]:
     shown = {name: getattr(request, name) for name in OrderRequest.model_fields if name != "expires_at"}
-    return shown | {"cards": request.cards}
+    return shown | {"cards": request.cards, "on_card_failure": request.on_card_failure or "tell"}
 
 
 def _allocation(placed: Placed) -> AllocationView | None:
@@ -229,7 +226,7 @@ def _allocation(placed: Placed) -> AllocationView | None:
 
 
 def _environment(record: Record) -> EnvironmentView | None:
-    built = record.built
+    built = environment(record)
     if not (built.started_at or built.steps):
         return None
     return EnvironmentView(endpoint=built.endpoint, planned=built.planned, steps=built.steps)

@@ -5,13 +5,12 @@ another. What a person reads (phase, conditions, reasons) is derived from all se
 `record_view`, so that any interleaving of the topics gives the same record.
 """
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field
-
+from qm_catalog.approval_record import Approval
 from qm_events.provisioner import ReceiptLine
 from qm_events.specs import (
     EndCause,
@@ -63,49 +62,6 @@ class Asked(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalVote:
-    """What somebody said, for himself or (`on_behalf_of`) for another who was away."""
-
-    voter: Annotated[str, Field(description="Who spoke.")]
-    on_behalf_of: Annotated[str | None, Field(description="For whom, where it was not for himself.")]
-    verdict: Annotated[Literal["approve", "deny"], Field(description="What was said.")]
-    comment: Annotated[str, Field(description="Why.")]
-    voted_at: Annotated[datetime, Field(description="When.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """One level of agreement that was asked for."""
-
-    approval: str
-    policy: str
-    level: int
-    approvers: Annotated[tuple[str, ...], Field(description="Who may decide, as last told; empty = nobody can.")]
-    requested_at: datetime
-    lapses_at: datetime | None = None
-    status: Literal["pending", "granted", "denied", "lapsed", "void", "withdrawn", "escalated"] = "pending"
-    approver: Annotated[str | None, Field(description="Whose word was the last one.")] = None
-    comment: str = ""
-    decided_at: datetime | None = None
-    levels: Annotated[int, Field(description="How many levels the policy has.")] = 1
-    needed: Annotated[int, Field(description="How many people must agree at this level.")] = 1
-    awaited: Annotated[tuple[str, ...], Field(description="Those of the approvers who are counted on now.")] = ()
-    votes: Annotated[tuple[ApprovalVote, ...], Field(description="What was said so far, in order.")] = ()
-    escalates_at: Annotated[datetime | None, Field(description="When others are asked, if nobody decides before.")] = (
-        None
-    )
-    escalated_at: Annotated[datetime | None, Field(description="When others were asked.")] = None
-    rerouted_at: Annotated[datetime | None, Field(description="When the approvers last changed.")] = None
-    rerouted_because: Annotated[str, Field(description="`people_changed` or `policy_changed`; empty = never.")] = ""
-    reminders: Annotated[int, Field(description="How often those awaited were reminded.")] = 0
-
-    @property
-    def agreed(self) -> int:
-        """How many have agreed."""
-        return sum(vote.verdict == "approve" for vote in self.votes)
-
-
-@dataclass(frozen=True, slots=True)
 class Vetted(Section):
     """Topic `admissions`: approval and quota."""
 
@@ -130,15 +86,41 @@ class Vetted(Section):
     """They are used up."""
     hours_end_at: datetime | None = None
     """They are, and the quota says that this ends the order."""
+    suspended_at: datetime | None = None
+    """They are, and it waits for more."""
+    renews_at: datetime | None = None
+    """When the month turns, as said when it was suspended."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueNote:
-    """From `at` on the order was in this state of the queue: `Queued`, a wait code, `Allocated` or `Withdrawn`."""
+    """From `at` on the order was in this state of the queue: `Queued`, a wait code, `Allocated`, `Preempted`,
+    `Reclaimed`, `Replaced`, `Suspended` or `Withdrawn`."""
 
     code: str
     at: datetime
     figures: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Why the order gave cards up and lives on."""
+
+    cause: Literal["preempted", "reclaimed", "replaced", "suspended"]
+    why: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PastAllocation:
+    """Cards that the order had before."""
+
+    allocation: str | None
+    units: tuple[PlacedUnit, ...]
+    allocated_at: datetime | None
+    given_up: GivenUp | None
+    returned_at: datetime | None
+    quarantined: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +145,9 @@ class Placed(Section):
     allocation: str | None = None
     units: tuple[PlacedUnit, ...] = ()
     allocated_at: datetime | None = None
+    given_up: GivenUp | None = None
     impaired: tuple[Impaired, ...] = ()
+    earlier: tuple[PastAllocation, ...] = ()
     withdrawn_at: datetime | None = None
     withdrawn_by: EndCause | None = None
     returned_at: datetime | None = None
@@ -197,9 +181,22 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Built(Section):
-    """Topic `environments`: what the user enters, and how it was taken down."""
+class PastEnvironment:
+    """An environment that the order had on other cards."""
 
+    allocation: str
+    ready_at: datetime | None
+    error: str
+    probes: tuple[Probe, ...]
+    receipt: Receipt | None
+
+
+@dataclass(frozen=True, slots=True)
+class Built(Section):
+    """Topic `environments`: what the user enters, and how it was taken down. The last environment, and those before."""
+
+    allocation: str = ""
+    earlier: tuple[PastEnvironment, ...] = ()
     planned: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     started_at: datetime | None = None
@@ -236,8 +233,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Metered(Section):
-    """Topic `usage`."""
+    """Topic `usage`: a stream for each allocation, so that `versions` tells what was folded, and `version` how much."""
 
+    versions: dict[str, int] = field(default_factory=dict)
     held: tuple[Interval, ...] = ()
     billable: tuple[Interval, ...] = ()
 
@@ -262,32 +260,3 @@ class Record:
     def project(self) -> str | None:
         """Return the project within the tenant."""
         return self.asked.request.project if self.asked.request else None
-
-
-def promised_end(record: Record) -> datetime | None:
-    """Return the instant at which the order ends by itself, or None while that is not known or never.
-
-    A duration counts from READY; an extension replaces whatever was promised before it.
-    """
-    asked, request = record.asked, record.asked.request
-    if asked.extended_to or request is None:
-        return asked.extended_to
-    if request.duration_seconds is not None and record.built.ready_at is not None:
-        return record.built.ready_at + timedelta(seconds=request.duration_seconds)
-    return request.expires_at
-
-
-def holds_cards(record: Record) -> bool:
-    """Tell whether cards are, or may be, held. They are let go only by `allocation.returned`."""
-    begun = record.placed.allocated_at or record.built.started_at or record.built.release_started_at
-    return begun is not None and record.placed.returned_at is None
-
-
-def finished(record: Record) -> bool:
-    """Tell whether the order is at an end: it will never have cards, or all are back and the receipt is there."""
-    if holds_cards(record):
-        return False
-    if record.placed.returned_at is not None:
-        return record.built.receipt is not None
-    vetted, placed = record.vetted, record.placed
-    return any((vetted.rejected_at, vetted.withdrawn_at, placed.withdrawn_at))

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from qm_events.envelope import UtcTime, utc_text
-from qm_metering import api_exports, api_fleet, api_periods, api_prices, queries
+from qm_metering import api_budgets, api_exports, api_fleet, api_periods, api_prices, queries
 from qm_metering.domain import metered
 from qm_metering.intervals import Span, clipped_us, instant, micros
 from qm_metering.invoice import Bill, bill
@@ -116,6 +116,7 @@ def routes(runtime: Runtime) -> APIRouter:
     """Return the routes of metering."""
     router = APIRouter()
     router.include_router(api_periods.routes(runtime))
+    router.include_router(api_budgets.routes(runtime))
     router.include_router(api_exports.routes(runtime))
     router.include_router(api_prices.routes(runtime))
     router.include_router(api_fleet.routes(runtime))

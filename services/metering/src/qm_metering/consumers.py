@@ -2,9 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from qm_events.ids import stream_name
+from qm_metering.budgets import BUDGET, BUDGET_DOCS, SPENT
 from qm_metering.domain import USAGE, RecordUsage, behind, lines_of, unrecorded
 from qm_metering.fleet import CLAIMS, NODES
 from qm_metering.months import UTC_ALWAYS, Zones
@@ -12,6 +14,7 @@ from qm_metering.periods import PERIOD, PERIODS, Period
 from qm_metering.policy import OrderUsage
 from qm_metering.prices import BOOKS, PRICE, book_of
 from qm_metering.projections import LEDGER, ORDERS, PERIOD_DOCS, ZONES, ZoneHistory
+from qm_metering.watching import Watching, look
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Act, Context, Definition
 
@@ -23,10 +26,12 @@ class Behind:
         self.orders: dict[str, OrderUsage] = {}
         self.closed_until_us: dict[str, int] = {}
         """By tenant: the end of the last month that is closing or closed."""
+        self.watching = Watching()
         self._live: dict[str, dict[str, OrderUsage]] = defaultdict(dict)
 
     def changed(self, projection: str, key: str, old: Any | None, new: Any | None) -> None:
         """Follow one document."""
+        self.watching.changed(projection, key, new or old if projection == ORDERS.name else new)
         if projection == ORDERS.name:
             self._order(key, old, new)
         elif projection == PERIODS and new is not None and new.to_us is not None:
@@ -41,6 +46,10 @@ class Behind:
         return min(
             (gap.start_us for usage in self._live[tenant].values() for *_, gap in unrecorded(usage)), default=None
         )
+
+    def live(self, tenant: str) -> dict[str, OrderUsage]:
+        """Return the orders of a tenant of which something runs, or is on its way."""
+        return self._live[tenant]
 
     def tenants(self) -> Iterator[str]:
         """Yield whose orders run."""
@@ -70,9 +79,19 @@ def zones_of(ctx: Context, tenant: str) -> Zones:
 
 
 def settle(ctx: Context) -> Sequence[Act]:
-    """Ask for the lines of every order that is behind, in the order of their ids."""
+    """Ask for the lines of every order that is behind, in the order of their ids; then look at the budgets."""
     index: Behind = ctx.index
-    return [act for order in sorted(index.orders) for act in _acts(index.orders[order], ctx)]
+    if index.orders:
+        return [act for order in sorted(index.orders) for act in _acts(index.orders[order], ctx)]
+    watching = index.watching
+    looks = ((tenant, zones_of(ctx, tenant)) for tenant in watching.take(ctx.now))
+    return [act for tenant, zones in looks for act in look(ctx, watching, tenant, zones, index.live(tenant))]
+
+
+def due(ctx: Context) -> datetime | None:
+    """Return when a budget is to be looked at next."""
+    index: Behind = ctx.index
+    return index.watching.next(ctx.now)
 
 
 def _acts(usage: OrderUsage, ctx: Context) -> Iterator[Act]:
@@ -91,9 +110,10 @@ def _acts(usage: OrderUsage, ctx: Context) -> Iterator[Act]:
 
 METERING = Definition(
     name="metering",
-    deciders=(USAGE, PERIOD, PRICE),
-    projections=(ORDERS, LEDGER, PERIOD_DOCS, ZONES, NODES, CLAIMS, BOOKS, *DIRECTORY_PROJECTIONS),
+    deciders=(USAGE, PERIOD, PRICE, BUDGET),
+    projections=(ORDERS, LEDGER, PERIOD_DOCS, ZONES, NODES, CLAIMS, BOOKS, SPENT, BUDGET_DOCS, *DIRECTORY_PROJECTIONS),
     reactions={},
     settle=settle,
+    due=due,
     new_index=Behind,
 )

@@ -183,28 +183,41 @@ def _compared(usage: OrderUsage) -> Iterator[tuple[Holding, Metered, str, int, l
                 yield holding, meter, accelerator, cards, [one for one in right if one.accelerator == accelerator]
 
 
-def stale(usage: OrderUsage) -> frozenset[str]:
-    """Return the ids of the lines that are about to be taken back."""
-    right = {line.record for *_, lines in _compared(usage) for line in lines}
+Compared = Sequence[tuple[Holding, Metered, str, int, list[Booked]]]
+
+
+def _wrong(usage: OrderUsage, compared: Compared) -> frozenset[str]:
+    right = {line.record for *_, lines in compared for line in lines}
     return frozenset(line.record for line in usage.lines) - right
 
 
-def unrecorded(usage: OrderUsage) -> Iterator[tuple[Holding, Metered, str, int, Span]]:
-    """Yield what counts but is not on the topic, by accelerator: what runs, and what is on its way there."""
-    for holding, meter, accelerator, cards, lines in _compared(usage):
+def _missing(compared: Compared) -> Iterator[tuple[Holding, Metered, str, int, Span]]:
+    for holding, meter, accelerator, cards, lines in compared:
         for gap in gaps(meter.span, lines):
             yield holding, meter, accelerator, cards, gap
 
 
+def stale(usage: OrderUsage) -> frozenset[str]:
+    """Return the ids of the lines that are about to be taken back."""
+    return _wrong(usage, list(_compared(usage)))
+
+
+def unrecorded(usage: OrderUsage) -> Iterator[tuple[Holding, Metered, str, int, Span]]:
+    """Yield what counts but is not on the topic, by accelerator: what runs, and what is on its way there."""
+    return _missing(list(_compared(usage)))
+
+
 def behind(usage: OrderUsage, closed_until_us: int = 0) -> bool:
     """Whether the topic does not say yet what the facts of the order, and the months that are closed, call for."""
-    missing = any(gap.start_us < _until(meter, closed_until_us) for _, meter, _, _, gap in unrecorded(usage))
-    return missing or bool(stale(usage))
+    compared = list(_compared(usage))
+    missing = any(gap.start_us < _until(meter, closed_until_us) for _, meter, _, _, gap in _missing(compared))
+    return missing or bool(_wrong(usage, compared))
 
 
 def live(usage: OrderUsage) -> bool:
     """Whether something of the order is not on the topic yet: it runs, or a line is on its way."""
-    return any(True for _ in unrecorded(usage)) or bool(stale(usage))
+    compared = list(_compared(usage))
+    return any(True for _ in _missing(compared)) or bool(_wrong(usage, compared))
 
 
 def decide(state: Lines, command: RecordUsage, ctx: Context) -> list[UsageLine]:

@@ -15,14 +15,9 @@ from qm_events.catalog import (
     TenantRegistered,
 )
 from qm_events.metering import PeriodClosed, PeriodClosing, UsageCorrected, UsageLine, UsageRate, UsageRecorded
-from qm_events.provisioner import (
-    EnvironmentFailed,
-    EnvironmentQuarantined,
-    EnvironmentReady,
-    EnvironmentReleaseStarted,
-)
+from qm_events.provisioner import EnvironmentFailed, EnvironmentQuarantined, EnvironmentReady
 from qm_events.scheduler import AllocationAllocated, AllocationPreempted, AllocationReturned
-from qm_events.specs import EndCause, Value
+from qm_events.specs import Value
 from qm_metering.domain import live
 from qm_metering.intervals import micros
 from qm_metering.months import Zones
@@ -100,13 +95,6 @@ def _moment(kind: Kind, at: str, *, of_allocation: bool) -> Fold[OrderUsage]:
         return _with(usage, event, field, moment, attrgetter("rank"))
 
     return Fold(apply)
-
-
-def _preempted(usage: OrderUsage | None, event: Event[EnvironmentReleaseStarted]) -> OrderUsage | None:
-    # The other causes are told by facts of their own, with the instant at which they happened.
-    if event.data.cause is not EndCause.PREEMPTED:
-        return usage
-    return _PREEMPTED.apply(usage, event)
 
 
 def _allocated(usage: OrderUsage | None, event: Event[AllocationAllocated]) -> OrderUsage:
@@ -252,8 +240,6 @@ def _always(_: object) -> bool:
     return True
 
 
-_PREEMPTED = _moment(Kind.PREEMPTED, "started_at", of_allocation=True)
-
 ORDERS: Projection[OrderUsage] = Projection(
     name="orders",
     version=2,
@@ -265,7 +251,6 @@ ORDERS: Projection[OrderUsage] = Projection(
         EnvironmentReady: _moment(Kind.READY, "ready_at", of_allocation=True),
         EnvironmentFailed: _moment(Kind.FAILED, "failed_at", of_allocation=True),
         EnvironmentQuarantined: _moment(Kind.QUARANTINED, "quarantined_at", of_allocation=True),
-        EnvironmentReleaseStarted: Fold(_preempted),
         OrderSubmitted: Fold(_submitted),
         OrderCancelRequested: _moment(Kind.CANCELLED, "requested_at", of_allocation=False),
         OrderReleaseRequested: _moment(Kind.RELEASED, "requested_at", of_allocation=False),

@@ -13,7 +13,7 @@ from qm_provisioner.behaviour import Behaviour
 from qm_provisioner.commands import Disclose, Script
 from qm_provisioner.credentials import CredentialUnreadable
 from qm_provisioner.domain import DECIDER
-from qm_provisioner.environment import Environment, Phase
+from qm_provisioner.environment import Earlier, Environment, Phase
 from qm_provisioner.ports import Scriptable, Vault
 from qm_provisioner.problems import CredentialsLost, CredentialsRevoked, EnvironmentNotReady
 from qm_provisioner.projections import ENVIRONMENTS
@@ -57,6 +57,19 @@ class Receipt(BaseModel):
     released_at: datetime
 
 
+class EarlierView(BaseModel):
+    """An environment that the order had on other cards."""
+
+    allocation: str
+    units: list[PlacedUnit]
+    cause: EndCause | None
+    error: str
+    probes: list[Probe]
+    started_at: datetime | None
+    ready_at: datetime | None
+    receipt: Receipt | None
+
+
 class EnvironmentView(BaseModel):
     """An environment, from its first step to its receipt. Instants that have not come are null."""
 
@@ -80,6 +93,8 @@ class EnvironmentView(BaseModel):
     validated_at: datetime | None
     quarantined_at: datetime | None
     receipt: Receipt | None
+    earlier: list[EarlierView]
+    """Those that the order had before, the first first."""
 
 
 def routes(runtime: Runtime, vault: Vault) -> APIRouter:
@@ -97,7 +112,7 @@ def routes(runtime: Runtime, vault: Vault) -> APIRouter:
         await runtime.execute(Act(_stream(order), Disclose()), _cause(access, env))
         response.headers["Cache-Control"] = "no-store"
         try:
-            secret = await vault.get(order)
+            secret = await vault.get(env.site)
         except CredentialUnreadable as error:
             raise CredentialsLost(str(error)) from None
         if secret is None:
@@ -136,7 +151,9 @@ async def _visible(runtime: Runtime, order: str, access: Access) -> Environment:
     return env
 
 
-_SAME = {name for name in EnvironmentView.model_fields if name not in {"service_model", "planned", "steps", "receipt"}}
+_WORKED_OUT = {"service_model", "planned", "steps", "receipt", "earlier"}
+_SAME = set(EnvironmentView.model_fields) - _WORKED_OUT
+_PAST = set(EarlierView.model_fields) - _WORKED_OUT
 _STEP = tuple(StepView.model_fields)
 
 
@@ -148,11 +165,14 @@ def _view(env: Environment) -> EnvironmentView:
             "planned": env.steps,
             "steps": [{name: getattr(run, name) for name in _STEP} for run in env.runs],
             "receipt": _receipt(env),
+            "earlier": [
+                {name: getattr(past, name) for name in _PAST} | {"receipt": _receipt(past)} for past in env.earlier
+            ],
         }
     )
 
 
-def _receipt(env: Environment) -> Receipt | None:
+def _receipt(env: Environment | Earlier) -> Receipt | None:
     if env.released_at is None:
         return None
     outcome: Literal["clean", "quarantined"] = "clean" if env.quarantined_at is None else "quarantined"

@@ -18,7 +18,7 @@ from qm_service.database import DatabaseUnavailable
 
 Report = StepFinished | StepBroke | Checked
 
-ENDED = "abandoned: the order ended"
+ENDED = "abandoned: it is needed no more"
 _BACK_OFF_MAX_SECONDS = 60
 _ERROR_MAX_CHARS = 500
 
@@ -63,14 +63,14 @@ class Outside:
 
 
 async def perform(outside: Outside, scope: Scope, env: Environment) -> Report | None:
-    """Do what `env` calls for and return the report; None where the end of the order made it needless.
+    """Do what `env` calls for and return the report; None where its end made that needless.
 
     Raises DatabaseUnavailable: then nothing can be said, and the same is to be done again.
     """
     if env.request is None:
         return None
     site, model, run = (
-        Site(env.order, env.request, env.units),
+        Site(env.site, env.request, env.units),
         outside.models.get(env.request.service_model),
         env.running,
     )

@@ -24,12 +24,13 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class NoteEnd:
-    """The order ended."""
+    """The order ended, or (with an allocation) gives these cards up and lives on."""
 
     order: str
     cause: EndCause
     ended_at: datetime
     fault: FaultReport | None = None
+    allocation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""Facts of others, turned into commands: cards to build on, and ends of orders."""
+"""Facts of others, turned into commands: cards to build on, cards to give up, and ends of orders."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from qm_events import Event
 from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested
-from qm_events.scheduler import AllocationAllocated
+from qm_events.scheduler import AllocationAllocated, AllocationPreempted
 from qm_events.specs import EndCause
 from qm_provisioner.commands import Begin, NoteEnd
 from qm_provisioner.domain import DECIDER
@@ -20,6 +20,11 @@ def _allocated(event: Event[AllocationAllocated]) -> Sequence[Act]:
     # A model that this release does not know has no steps and no checks: it fails, and the cards go back.
     steps = tuple(step.name for step in model.steps) if model else ()
     return _act(event, Begin(data.order, data.allocation, data.request, data.units, steps))
+
+
+def _preempted(event: Event[AllocationPreempted]) -> Sequence[Act]:
+    data = event.data
+    return _act(event, NoteEnd(data.order, EndCause.PREEMPTED, data.preempted_at, allocation=data.allocation))
 
 
 def _cancelled(event: Event[OrderCancelRequested]) -> Sequence[Act]:
@@ -44,6 +49,7 @@ PROVISIONER = Definition(
     projections=PROJECTIONS,
     reactions={
         AllocationAllocated: _allocated,
+        AllocationPreempted: _preempted,
         OrderCancelRequested: _cancelled,
         OrderReleaseRequested: _released,
         OrderExpired: _expired,

@@ -8,6 +8,7 @@ transaction with its cause, and the runner is a loop that does what `Environment
   building, verifying -> releasing        a step or a probe failed for good, or the end of the order was noted
   ready -> releasing                      the end of the order was noted
   absent -> releasing -> released         the end overtook the beginning: nothing was built, the cards go straight back
+  released -> building ...                the order gave its cards up, lives on, and has others now
 """
 
 import hashlib
@@ -20,10 +21,13 @@ from typing import Any
 
 from qm_events import EventData
 from qm_events import provisioner as facts
-from qm_events.specs import EndCause
+from qm_events.specs import EndCause, Probe
 from qm_provisioner.commands import Begin, Checked, Disclose, NoteEnd, Proof, Script, StepBroke, StepFinished
-from qm_provisioner.environment import NOTHING, Environment, Phase, UnlawfulFact, evolve, external_name
+from qm_provisioner.environment import NOTHING, Environment, Phase, UnlawfulFact, afresh, evolve, external_name
 from qm_service.model import Context, Decider, Decision, Rejected
+
+MOVES_MAX = 2
+"""How often an order moves to other cards because of those that it had; then it fails."""
 
 
 def decide(env: Environment, command: Any, ctx: Context) -> Decision:
@@ -32,8 +36,10 @@ def decide(env: Environment, command: Any, ctx: Context) -> Decision:
 
 
 def _begin(env: Environment, command: Begin, now: datetime) -> Decision:
-    if env.phase is not Phase.ABSENT:
+    known = {env.allocation, *(past.allocation for past in env.earlier)}
+    if env.phase not in (Phase.ABSENT, Phase.RELEASED) or command.allocation in known:
         return []
+    env = afresh(env)
     if env.cause is not None:
         cards = replace(env, order=command.order, allocation=command.allocation, units=command.units)
         return _onward(cards, [_release(cards, now)], now)
@@ -49,11 +55,22 @@ def _begin(env: Environment, command: Begin, now: datetime) -> Decision:
 
 
 def _note_end(env: Environment, command: NoteEnd, now: datetime) -> Decision:
-    ended = env.cause is not None
+    if command.allocation is not None:
+        return _note_preempted(env, command, now)
+    ended = env.over is not None
     if ended and (command.fault is None or env.fault is not None or _settled(env)):
         return []
     noted = facts.EnvironmentEndNoted(
-        order=command.order, cause=env.cause or command.cause, ended_at=command.ended_at, fault=command.fault
+        order=command.order, cause=env.over or command.cause, ended_at=command.ended_at, fault=command.fault
+    )
+    return _onward(env, [noted], now)
+
+
+def _note_preempted(env: Environment, command: NoteEnd, now: datetime) -> Decision:
+    if env.allocation != command.allocation or env.cause is not None:
+        return []
+    noted = facts.EnvironmentEndNoted(
+        order=command.order, allocation=command.allocation, cause=command.cause, ended_at=command.ended_at
     )
     return _onward(env, [noted], now)
 
@@ -115,14 +132,17 @@ def _consequence(env: Environment, failed: facts.EnvironmentStepFailed, now: dat
                 cards=env.cards,
                 step=failed.step,
                 error=failed.error,
+                lives_on=True if env.over is None else None,
                 quarantined_at=now,
             )
         ]
     return [] if env.cause is not None else [_failed(env, failed.step, failed.error, now)]
 
 
-def _failed(env: Environment, step: str, error: str, now: datetime) -> EventData:
-    return facts.EnvironmentFailed(order=env.order, allocation=env.allocation, step=step, error=error, failed_at=now)
+def _failed(env: Environment, step: str, error: str, now: datetime, *, elsewhere: bool | None = None) -> EventData:
+    return facts.EnvironmentFailed(
+        order=env.order, allocation=env.allocation, step=step, error=error, elsewhere=elsewhere, failed_at=now
+    )
 
 
 def _stale(env: Environment, report: StepFinished | StepBroke) -> bool:
@@ -137,18 +157,27 @@ def _checked(env: Environment, command: Checked, now: datetime) -> Decision:
     broken = [f"{probe.name}: {probe.detail}" for probe in command.probes if not probe.passed]
     if broken or not command.probes:
         error = "; ".join(broken) or "there was nothing to check it by"
-        return _onward(env, [verified, _failed(env, "verify", error, now)], now)
+        elsewhere = (_blames_cards(command.probes) and env.moves < MOVES_MAX) or None
+        return _onward(env, [verified, _failed(env, "verify", error, now, elsewhere=elsewhere)], now)
     # The last step of every table hands over: what it shows is where the user enters.
     endpoint = env.runs[-1].outputs if env.runs else {}
     ready = facts.EnvironmentReady(order=env.order, allocation=env.allocation, endpoint=endpoint, ready_at=now)
     return [verified, ready]
 
 
+def _blames_cards(probes: Sequence[Probe]) -> bool:
+    """Whether all that failed speaks against cards: on others it may work."""
+    broken = [probe for probe in probes if not probe.passed]
+    return bool(broken) and all(probe.suspect for probe in broken)
+
+
 def _disclose(env: Environment, _: Disclose, __: datetime) -> Decision:
     if env.phase is Phase.READY:
         return []
-    if env.cause is not None:
+    if env.over is not None:
         return Rejected("credentials-revoked", "The order has ended, and its credentials with it.")
+    if env.cause is not None:
+        return Rejected("environment-not-ready", "The order gave its cards up; there are new credentials on its next.")
     return Rejected("environment-not-ready", f"The environment is {env.phase}; there are no credentials before ready.")
 
 
@@ -201,7 +230,7 @@ def _intent(env: Environment, step: str, direction: facts.Direction, now: dateti
         step=step,
         direction=direction,
         attempt=attempt,
-        external_name=external_name(env.order, step),
+        external_name=external_name(env.site, step),
         intended_at=now,
     )
 

@@ -1,7 +1,7 @@
 """An environment as its facts tell it: the state of the stream `environment/<order>`, and its document."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
@@ -40,8 +40,29 @@ class StepRun:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """An environment that the order had before: which cards it was on, why it ended, and its receipt."""
+
+    allocation: str
+    units: tuple[PlacedUnit, ...]
+    cause: EndCause | None
+    error: str
+    probes: tuple[Probe, ...]
+    started_at: datetime | None
+    ready_at: datetime | None
+    failed_at: datetime | None
+    quarantined_at: datetime | None
+    released_at: datetime | None
+    lines: tuple[facts.ReceiptLine, ...]
+    digest: str
+
+
+@dataclass(frozen=True)
 class Environment:
-    """What the facts of the stream say; also the document of the projection `environments`."""
+    """What the facts of the stream say; also the document of the projection `environments`.
+
+    An order may have several, one after the other, each on an allocation of its own: this is the last one.
+    """
 
     order: str = ""
     allocation: str = ""
@@ -55,7 +76,10 @@ class Environment:
     probes: tuple[Probe, ...] = ()
     endpoint: dict[str, Any] | None = None
     cause: EndCause | None = None
-    """Why it ends; None while it shall live."""
+    """Why this environment ends; None while it shall live."""
+    over: EndCause | None = None
+    """Why the order ended; None while another environment may follow."""
+    earlier: tuple[Earlier, ...] = ()
     fault: FaultReport | None = None
     error: str = ""
     started_at: datetime | None = None
@@ -75,6 +99,16 @@ class Environment:
         return self.runs[-1] if self.runs and self.runs[-1].state == "intended" else None
 
     @property
+    def moves(self) -> int:
+        """Return how often cards were at fault and the order went on to others."""
+        return sum(past.failed_at is not None for past in self.earlier)
+
+    @property
+    def site(self) -> str:
+        """Return what the things of this environment go by: none is ever mistaken for one of an earlier environment."""
+        return f"{self.order}-{len(self.earlier) + 1}" if self.earlier else self.order
+
+    @property
     def cards(self) -> tuple[str, ...]:
         """Return all cards, unit by unit."""
         return tuple(card for unit in self.units for card in unit.cards)
@@ -87,9 +121,9 @@ class Environment:
 NOTHING = Environment()
 
 
-def external_name(order: str, step: str) -> str:
+def external_name(site: str, step: str) -> str:
     """Return what the things of a step are called at the backend: the same on every attempt and after every crash."""
-    return f"qm-{order}-{step}"
+    return f"qm-{site}-{step}"
 
 
 class UnlawfulFact(Exception):
@@ -111,9 +145,21 @@ def evolve(env: Environment, fact: Any) -> Environment:
     return EVOLVE[type(fact)](env, fact)
 
 
+_EARLIER = tuple(each.name for each in fields(Earlier))
+
+
+def afresh(env: Environment) -> Environment:
+    """Return what the order has when its last environment is gone: nothing yet, and what was before."""
+    if env.phase is not Phase.RELEASED:
+        return env
+    past = Earlier(**{name: getattr(env, name) for name in _EARLIER})
+    return _with(NOTHING, order=env.order, over=env.over, cause=env.over, earlier=(*env.earlier, past))
+
+
 def _started(env: Environment, fact: facts.EnvironmentStarted) -> Environment:
-    if env.phase is not Phase.ABSENT:
-        raise UnlawfulFact(f"environment {fact.order} starts twice")
+    env = afresh(env)
+    if env.phase is not Phase.ABSENT or env.over is not None:
+        raise UnlawfulFact(f"environment {fact.order} starts twice, or after its end")
     return _with(
         env,
         order=fact.order,
@@ -167,14 +213,17 @@ def _ready(env: Environment, fact: facts.EnvironmentReady) -> Environment:
 
 
 def _failed(env: Environment, fact: facts.EnvironmentFailed) -> Environment:
-    return _with(env, cause=env.cause or EndCause.FAILED, error=fact.error, failed_at=fact.failed_at)
+    cause, over = (EndCause.PREEMPTED, env.over) if fact.elsewhere else (EndCause.FAILED, env.over or EndCause.FAILED)
+    return _with(env, cause=env.cause or cause, over=over, error=fact.error, failed_at=fact.failed_at)
 
 
 def _end_noted(env: Environment, fact: facts.EnvironmentEndNoted) -> Environment:
-    return _with(env, order=fact.order, cause=env.cause or fact.cause, fault=env.fault or fact.fault)
+    over = env.over if fact.allocation else env.over or fact.cause
+    return _with(env, order=fact.order, cause=env.cause or fact.cause, over=over, fault=env.fault or fact.fault)
 
 
 def _release_started(env: Environment, fact: facts.EnvironmentReleaseStarted) -> Environment:
+    env = afresh(env)
     return _with(env, phase=Phase.RELEASING, allocation=fact.allocation)
 
 

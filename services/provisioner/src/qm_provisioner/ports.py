@@ -60,6 +60,7 @@ class Site:
     """What an order gets, and where."""
 
     order: str
+    """What its things go by (`Environment.site`), here and in all calls of a backend and of the vault."""
     request: OrderRequest
     units: tuple[PlacedUnit, ...]
 

@@ -1,4 +1,4 @@
-"""One document an environment: the fold of its own facts, the same as the state that decisions see."""
+"""One document an order, of its environments: the fold of its own facts, the same as the state that decisions see."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def _evolved(env: Environment | None, event: Event[Any]) -> Environment:
 
 ENVIRONMENTS: Projection[Environment] = Projection(
     name="environments",
-    version=1,
+    version=2,
     model=Environment,
     folds={fact: Fold(_evolved) for fact in EVOLVE},
     columns={"open": Column(bool, is_open)},

@@ -163,8 +163,9 @@ def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     cards = sum(len(unit.cards) for unit in doc.units)
     lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=cards if new else -cards)
     board.seen.update(dict.fromkeys(lanes))
-    # Who is not bound by a promise may have taken what was kept, for longer than was promised.
-    board.doubt(doc)
+    if doc.asked.duration_seconds is None and doc.asked.expires_at is None:
+        # Who is not bound by a promise took what was kept, for good. The end of others is known when they are READY.
+        board.doubt(doc)
 
 
 def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, change: Change) -> None:

@@ -8,15 +8,20 @@ from datetime import datetime
 from typing import Any, Literal
 
 from qm_events import Event, EventData
-from qm_events.admission import OrderAdmitted
-from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested
+from qm_events.admission import OrderAdmitted, OrderResumed, OrderSuspended
+from qm_events.catalog import (
+    OrderCancelRequested,
+    OrderExpired,
+    OrderReleaseRequested,
+    OrderReplacementRequested,
+)
 from qm_events.ids import stream_name
-from qm_events.provisioner import EnvironmentQuarantined, EnvironmentValidated
+from qm_events.provisioner import EnvironmentFailed, EnvironmentQuarantined, EnvironmentReleased, EnvironmentValidated
 from qm_events.scheduler import AllocationReturned
 from qm_scheduler.board import Board
-from qm_scheduler.domain import DECIDERS, Enqueue, Return, Withdraw
+from qm_scheduler.domain import DECIDERS, Enqueue, Preempt, QueueAgain, Return, Withdraw
 from qm_scheduler.inventory import ReturnCards
-from qm_scheduler.projections import PROJECTIONS
+from qm_scheduler.projections import ALLOCATIONS, PROJECTIONS
 from qm_scheduler.settle import settle
 from qm_service.model import Act, Definition, Reaction
 
@@ -34,6 +39,14 @@ def _admitted(event: Event[OrderAdmitted]) -> Sequence[Act]:
     return _on_order(fact.order, Enqueue(fact.order, fact.request, fact.submitted_at))
 
 
+def _suspended(event: Event[OrderSuspended]) -> Sequence[Act]:
+    return _on_order(event.data.order, Preempt(event.data.order, None, "suspended", event.data.why))
+
+
+def _resumed(event: Event[OrderResumed]) -> Sequence[Act]:
+    return _queue_again(event.data.order, anywhere=True)
+
+
 def _cancel(event: Event[OrderCancelRequested]) -> Sequence[Act]:
     return _withdraw(event.data.order, "cancelled", event.data.requested_at)
 
@@ -44,6 +57,19 @@ def _release(event: Event[OrderReleaseRequested]) -> Sequence[Act]:
 
 def _expired(event: Event[OrderExpired]) -> Sequence[Act]:
     return _withdraw(event.data.order, "expired", event.data.expired_at)
+
+
+def _replacement(event: Event[OrderReplacementRequested]) -> Sequence[Act]:
+    fact = event.data
+    why = fact.reason or f"Its owner asked for others in the place of {', '.join(fact.cards)}."[:500]
+    return _on_order(fact.order, Preempt(fact.order, fact.allocation, "replaced", why, fact.cards))
+
+
+def _failed(event: Event[EnvironmentFailed]) -> Sequence[Act]:
+    fact = event.data
+    if not fact.elsewhere:
+        return ()
+    return _on_order(fact.order, Preempt(fact.order, fact.allocation, "replaced", fact.error[:500]))
 
 
 def _validated(event: Event[EnvironmentValidated]) -> Sequence[Act]:
@@ -59,6 +85,16 @@ def _quarantined(event: Event[EnvironmentQuarantined]) -> Sequence[Act]:
     return _on_order(fact.order, Return(fact.order, fact.allocation, (), reason, fact.quarantined_at))
 
 
+def _released(event: Event[EnvironmentReleased]) -> Sequence[Act]:
+    # A clean environment was gone when it was validated.
+    return _queue_again(event.data.order) if event.data.outcome == "quarantined" else ()
+
+
+def _queue_again(order: str, *, anywhere: bool = False) -> Sequence[Act]:
+    command = QueueAgain(order, anywhere)
+    return (Act(stream_name("allocation", order), command, needs=((ALLOCATIONS.name, order),)),)
+
+
 def _returned(event: Event[AllocationReturned]) -> Sequence[Act]:
     fact = event.data
     command = ReturnCards(fact.allocation, fact.pooled, fact.reason, fact.returned_at)
@@ -67,11 +103,16 @@ def _returned(event: Event[AllocationReturned]) -> Sequence[Act]:
 
 REACTIONS: Mapping[type[EventData], Reaction] = {
     OrderAdmitted: _admitted,
+    OrderSuspended: _suspended,
+    OrderResumed: _resumed,
     OrderCancelRequested: _cancel,
     OrderReleaseRequested: _release,
     OrderExpired: _expired,
+    OrderReplacementRequested: _replacement,
+    EnvironmentFailed: _failed,
     EnvironmentValidated: _validated,
     EnvironmentQuarantined: _quarantined,
+    EnvironmentReleased: _released,
     AllocationReturned: _returned,
 }
 

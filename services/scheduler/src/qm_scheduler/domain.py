@@ -1,12 +1,13 @@
-"""An order in the queue and its allocation: streams `allocation/<order>`. Each state has a line in `Phase`.
+"""What may be asked of an order in the queue and of its allocation: streams `allocation/<order>`.
 
 The end of an order may overtake its beginning: then `allocation.withdrawn` is the first fact and nothing follows it.
+An order that gives its cards up is in the queue again, in its old place, once nothing of its environment is left there,
+unless it ended meanwhile: then it is over when its cards are back.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from qm_events.ids import derived_id
 from qm_events.scheduler import (
     AllocationAllocated,
     AllocationImpaired,
+    AllocationPreempted,
     AllocationPromised,
     AllocationQueued,
     AllocationReturned,
@@ -22,44 +24,11 @@ from qm_events.scheduler import (
     AllocationWithdrawn,
     KeptPlace,
 )
-from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitCode, WaitReason
+from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitReason
+from qm_scheduler.allocation import Allocation, Phase, evolve
 from qm_scheduler.inventory import NODE
 from qm_scheduler.shares import SHARE
 from qm_service.model import Context, Decider, Decision
-
-
-class Phase(StrEnum):
-    """Where the order stands, as the scheduler sees it."""
-
-    UNKNOWN = "unknown"
-    """Not heard of."""
-    WAITING = "waiting"
-    """In the queue."""
-    ALLOCATED = "allocated"
-    """Holds cards."""
-    WITHDRAWN = "withdrawn"
-    """Ended without cards; final."""
-    RETURNED = "returned"
-    """Gave its cards back; final."""
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """The state of an order's stream."""
-
-    phase: Phase = Phase.UNKNOWN
-    request: OrderRequest | None = None
-    code: WaitCode | None = None
-    promise: tuple[tuple[KeptPlace, ...], datetime | None] = ((), None)
-    """Where a place is kept, and until when."""
-    grants: int = 0
-    """How often cards were given; numbers the allocations of the order."""
-    allocation: str = ""
-    units: tuple[PlacedUnit, ...] = ()
-    allocated_at: datetime | None = None
-    impaired: dict[str, Health] = field(default_factory=dict)
-    """Cards of it that are sick."""
-
 
 # ---- commands
 
@@ -119,6 +88,28 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class Preempt:
+    """Let the order give these cards up and live on."""
+
+    order: str
+    allocation: str | None
+    """None: those that it holds."""
+    cause: Literal["preempted", "reclaimed", "replaced", "suspended"]
+    why: str
+    suspect: tuple[str, ...] = ()
+    """Cards that are isolated when they come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAgain:
+    """What kept an order that gave its cards up out of the queue may be over."""
+
+    order: str
+    anywhere: bool = False
+    """Its quota is claimed anew, for every type that it accepts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Return:
     """The provisioner let go of the cards; only `clean` ones may serve again."""
 
@@ -147,7 +138,7 @@ def _enqueue(state: Allocation, command: Enqueue, ctx: Context) -> Decision:
 
 
 def _withdraw(state: Allocation, command: Withdraw, _: Context) -> Decision:
-    if state.phase not in (Phase.UNKNOWN, Phase.WAITING):
+    if state.phase not in (Phase.UNKNOWN, Phase.WAITING, Phase.ASIDE):
         return []
     return [AllocationWithdrawn(order=command.order, cause=command.cause, withdrawn_at=command.withdrawn_at)]
 
@@ -176,17 +167,21 @@ def _impair(state: Allocation, command: Impair, ctx: Context) -> Decision:
     known = state.impaired.get(command.card, Health.HEALTHY)
     if state.phase is not Phase.ALLOCATED or known is command.health:
         return []
-    return [
-        AllocationImpaired(
-            order=command.order,
-            allocation=state.allocation,
-            node=command.node,
-            card=command.card,
-            health=command.health,
-            code=command.code,
-            impaired_at=ctx.now,
-        )
-    ]
+    impaired = AllocationImpaired(
+        order=command.order,
+        allocation=state.allocation,
+        node=command.node,
+        card=command.card,
+        health=command.health,
+        code=command.code,
+        impaired_at=ctx.now,
+    )
+    wanted = state.request is not None and state.request.on_card_failure == "replace"
+    if not wanted or command.health is not Health.FAILED:
+        return [impaired]
+    why = f"Card {command.card} failed{command.code and ': '}{command.code}."[:500]
+    preempted = _preempt(state, Preempt(command.order, None, "replaced", why, (command.card,)), ctx)
+    return [impaired, *preempted]
 
 
 def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
@@ -195,24 +190,83 @@ def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
     return [AllocationWaiting(order=command.order, reasons=command.reasons, since=ctx.now)]
 
 
-def _return(state: Allocation, command: Return, ctx: Context) -> Decision:
-    if state.phase is not Phase.ALLOCATED or state.allocation != command.allocation or state.allocated_at is None:
+def _preempt(state: Allocation, command: Preempt, ctx: Context) -> list[EventData]:
+    if state.phase is not Phase.ALLOCATED or _is_over(ctx, command.order):
         return []
-    cards = [(unit.node, card) for unit in state.units for card in unit.cards]
-    pooled = tuple(card for node, card in cards if card in command.clean and not _is_sick(ctx, node, card))
-    isolated = tuple(card for _, card in cards if card not in pooled)
+    if command.allocation not in (None, state.allocation):
+        return []
     return [
-        AllocationReturned(
+        AllocationPreempted(
             order=command.order,
             allocation=state.allocation,
-            nodes=tuple(sorted({node for node, _ in cards})),
-            pooled=pooled,
-            quarantined=isolated,
-            reason=command.reason if isolated else "",
-            # A clock that ran backwards between two services must not make a negative interval.
-            returned_at=max(command.returned_at, state.allocated_at),
+            cause=command.cause,
+            why=command.why,
+            suspect=command.suspect or None,
+            preempted_at=ctx.now,
         )
     ]
+
+
+def _is_over(ctx: Context, order: str) -> bool:
+    return ctx.docs.resident("allocations")[order].ended_at is not None
+
+
+def _return(state: Allocation, command: Return, ctx: Context) -> Decision:
+    if state.allocation != command.allocation or state.allocated_at is None:
+        return []
+    if state.phase is Phase.ALLOCATED:
+        return [_returned(state, command, state.allocated_at, ctx)]
+    if state.phase is not Phase.PREEMPTED:
+        return []
+    lives_on = not _is_over(ctx, command.order)
+    returned = _returned(state, command, state.allocated_at, ctx, lives_on=lives_on or None)
+    return [returned, *(_queued_again(state, command.order, ctx) if lives_on else [])]
+
+
+def _queued_again(state: Allocation, order: str, ctx: Context, *, anywhere: bool = False) -> list[EventData]:
+    """Put an order that holds nothing any more in its old place, if nothing speaks against it."""
+    doc = ctx.docs.get("allocations", order)
+    # While something of the environment is left, the next one of the order has nowhere to be built.
+    if doc is None or doc.suspended or doc.gone != state.allocation:
+        return []
+    if state.request is None or state.submitted_at is None:
+        return []
+    asked = state.request if anywhere else _as_claimed(state.request, state.units)
+    return [AllocationQueued(order=order, request=asked, submitted_at=state.submitted_at, queued_at=ctx.now)]
+
+
+def _as_claimed(request: OrderRequest, units: tuple[PlacedUnit, ...]) -> OrderRequest:
+    """Return what may be placed: of the types that the order accepts, quota is held for those it had."""
+    had = {unit.accelerator for unit in units}
+    specification = request.specification
+    types = tuple(name for name in specification.accelerators if name in had)
+    return request.model_copy(update={"specification": specification.model_copy(update={"accelerators": types})})
+
+
+def _returned(
+    state: Allocation, command: Return, since: datetime, ctx: Context, *, lives_on: bool | None = None
+) -> AllocationReturned:
+    cards = [(unit.node, card) for unit in state.units for card in unit.cards]
+    clean = set(command.clean).difference(state.suspect)
+    pooled = tuple(card for node, card in cards if card in clean and not _is_sick(ctx, node, card))
+    isolated = tuple(card for _, card in cards if card not in pooled)
+    return AllocationReturned(
+        order=command.order,
+        allocation=state.allocation,
+        nodes=tuple(sorted({node for node, _ in cards})),
+        pooled=pooled,
+        quarantined=isolated,
+        reason=command.reason if isolated else "",
+        lives_on=lives_on,
+        # A clock that ran backwards between two services must not make a negative interval.
+        returned_at=max(command.returned_at, since),
+    )
+
+
+def _queue_again(state: Allocation, command: QueueAgain, ctx: Context) -> Decision:
+    if state.phase is not Phase.ASIDE:
+        return []
+    return _queued_again(state, command.order, ctx, anywhere=command.anywhere)
 
 
 def _is_sick(ctx: Context, node: str, card: str) -> bool:
@@ -228,6 +282,8 @@ RULES: Mapping[type, Callable[[Allocation, Any, Context], Decision]] = {
     Promise: _promise,
     Impair: _impair,
     Explain: _explain,
+    Preempt: _preempt,
+    QueueAgain: _queue_again,
     Return: _return,
 }
 
@@ -235,32 +291,6 @@ RULES: Mapping[type, Callable[[Allocation, Any, Context], Decision]] = {
 def decide(state: Allocation, command: Any, ctx: Context) -> Decision:
     """Answer one command on an order. What is late, repeated or unknown leads to nothing."""
     return RULES[type(command)](state, command, ctx)
-
-
-# ---- facts
-
-FACTS: Mapping[type[EventData], Callable[[Allocation, Any], Allocation]] = {
-    AllocationQueued: lambda state, fact: replace(state, phase=Phase.WAITING, request=fact.request),
-    AllocationWaiting: lambda state, fact: replace(state, code=fact.reasons[0].code),
-    AllocationPromised: lambda state, fact: replace(state, promise=(fact.places, fact.until)),
-    AllocationAllocated: lambda state, fact: replace(
-        state,
-        promise=((), None),
-        phase=Phase.ALLOCATED,
-        grants=state.grants + 1,
-        allocation=fact.allocation,
-        units=fact.units,
-        allocated_at=fact.allocated_at,
-    ),
-    AllocationImpaired: lambda state, fact: replace(state, impaired={**state.impaired, fact.card: fact.health}),
-    AllocationWithdrawn: lambda state, _: replace(state, phase=Phase.WITHDRAWN),
-    AllocationReturned: lambda state, _: replace(state, phase=Phase.RETURNED),
-}
-
-
-def evolve(state: Allocation, fact: Any) -> Allocation:
-    """Return the state after a fact."""
-    return FACTS[type(fact)](state, fact)
 
 
 ALLOCATION = Decider("allocation", Allocation(), decide, evolve)

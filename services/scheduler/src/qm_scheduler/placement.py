@@ -27,7 +27,12 @@ def place(view: View, shape: Shape, accelerators: tuple[str, ...] | None = None)
         picks = _together(view, shape, kinds)
         if picks is not None or shape.required:
             return picks
-    return _tried(kinds, lambda some: _fill(shape, some, lambda kind: view.best_fit(kind, shape.cards)))
+    return _tried(
+        kinds,
+        lambda some: _fill(
+            shape, some, lambda kind: view.best_fit(kind, shape.cards, shape.cpu_milli, shape.memory_mib)
+        ),
+    )
 
 
 def place_for(pool: Pool, ask: Ask, priority: int, now: datetime) -> list[Pick] | None:
@@ -94,7 +99,9 @@ def _together(view: View, shape: Shape, kinds: Kinds) -> list[Pick] | None:
 def _on_one_node(view: View, shape: Shape, kinds: Kinds) -> list[Pick] | None:
     least = shape.cards * shape.units
     if len(kinds) == 1:
-        rooms: Iterable[Room] = view.best_fit(kinds[0], least)
+        rooms: Iterable[Room] = view.best_fit(
+            kinds[0], least, shape.cpu_milli * shape.units, shape.memory_mib * shape.units
+        )
     else:
         keys = {key for kind in kinds for level in view.levels[kind].values() for key in level}
         rooms = (view.rooms[key] for key in _by_best_fit(view, keys, kinds, least))

@@ -6,11 +6,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from qm_events import Event, EventData
+from qm_events.admission import OrderResumed, OrderSuspended
 from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderExtensionRequested, OrderReleaseRequested
-from qm_events.provisioner import EnvironmentReady, EnvironmentReleaseStarted
+from qm_events.provisioner import (
+    EnvironmentFailed,
+    EnvironmentReady,
+    EnvironmentReleased,
+    EnvironmentReleaseStarted,
+    EnvironmentValidated,
+)
 from qm_events.scheduler import (
     AllocationAllocated,
     AllocationImpaired,
+    AllocationPreempted,
     AllocationPromised,
     AllocationQueued,
     AllocationReturned,
@@ -20,7 +28,7 @@ from qm_events.scheduler import (
     NodeRetired,
 )
 from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitReason
-from qm_scheduler.domain import Phase
+from qm_scheduler.allocation import Phase
 from qm_scheduler.fleet import FACTS as NODE_FACTS
 from qm_scheduler.fleet import Node
 from qm_scheduler.fleet import evolve as evolve_node
@@ -57,6 +65,9 @@ class OrderDoc:
     allocation: str = ""
     units: tuple[PlacedUnit, ...] = ()
     ready_at: datetime | None = None
+    """When the environment on these cards was."""
+    first_ready_at: datetime | None = None
+    """When the first environment of the order was; its duration counts from there."""
     extended_to: datetime | None = None
     ended_at: datetime | None = None
     """When its end was first asked for or reached."""
@@ -64,7 +75,11 @@ class OrderDoc:
     impaired: dict[str, Health] = field(default_factory=dict)
     """What was told of cards that it holds."""
     releasing: bool = False
-    """The provisioner began to give the cards back."""
+    """The cards are being given back."""
+    suspended: bool = False
+    """It waits for card-hours, and not in the queue."""
+    gone: str = ""
+    """The allocation of which nothing is left at the backend."""
 
     @property
     def asked(self) -> OrderRequest:
@@ -76,12 +91,12 @@ class OrderDoc:
     @property
     def is_waiting(self) -> bool:
         """Whether it is in the queue."""
-        return self.phase is Phase.WAITING
+        return self.phase is Phase.WAITING and not self.suspended
 
     @property
     def is_holding(self) -> bool:
         """Whether it holds cards."""
-        return self.phase is Phase.ALLOCATED
+        return self.phase in (Phase.ALLOCATED, Phase.PREEMPTED)
 
     @property
     def ends_at(self) -> datetime | None:
@@ -89,8 +104,8 @@ class OrderDoc:
         if self.request is None or self.extended_to is not None:
             return self.extended_to
         ends = [self.request.expires_at] if self.request.expires_at else []
-        if self.ready_at and self.request.duration_seconds:
-            ends.append(self.ready_at + timedelta(seconds=self.request.duration_seconds))
+        if self.first_ready_at and self.request.duration_seconds:
+            ends.append(self.first_ready_at + timedelta(seconds=self.request.duration_seconds))
         return min(ends, default=None)
 
 
@@ -99,6 +114,16 @@ def _changed(change: Callable[[Any], Mapping[str, Any]]) -> Fold[OrderDoc]:
         return replace(doc or OrderDoc(event.key), **change(event.data))
 
     return Fold(apply)
+
+
+_NOTHING_HELD: Mapping[str, Any] = {
+    "allocation": "",
+    "units": (),
+    "ready_at": None,
+    "release_started_at": None,
+    "impaired": {},
+    "releasing": False,
+}
 
 
 def _allocated(doc: OrderDoc | None, event: Event[AllocationAllocated]) -> OrderDoc:
@@ -120,9 +145,37 @@ def _ended(doc: OrderDoc | None, event: Event[Any], at: datetime) -> OrderDoc:
     return doc if doc.ended_at and doc.ended_at <= at else replace(doc, ended_at=at)
 
 
+def _failed(doc: OrderDoc | None, event: Event[EnvironmentFailed]) -> OrderDoc:
+    return doc or OrderDoc(event.key) if event.data.elsewhere else _ended(doc, event, event.data.failed_at)
+
+
 def _impaired(doc: OrderDoc | None, event: Event[AllocationImpaired]) -> OrderDoc:
     doc, fact = doc or OrderDoc(event.key), event.data
     return replace(doc, impaired={**doc.impaired, fact.card: fact.health})
+
+
+def _ready(doc: OrderDoc | None, event: Event[EnvironmentReady]) -> OrderDoc:
+    doc, at = doc or OrderDoc(event.key), event.data.ready_at
+    doc = replace(doc, first_ready_at=min(at, doc.first_ready_at or at))
+    return replace(doc, ready_at=at) if _is_now(doc, event) else doc
+
+
+def _giving_back(doc: OrderDoc | None, event: Event[Any], at: datetime) -> OrderDoc:
+    doc = doc or OrderDoc(event.key)
+    if not _is_now(doc, event):
+        return doc
+    return replace(doc, releasing=True, release_started_at=min(at, doc.release_started_at or at))
+
+
+def _preempted(doc: OrderDoc | None, event: Event[AllocationPreempted]) -> OrderDoc:
+    return replace(_giving_back(doc, event, event.data.preempted_at), phase=Phase.PREEMPTED)
+
+
+def _is_now(doc: OrderDoc, event: Event[Any]) -> bool:
+    """Tell whether a fact is about the allocation at hand. Own facts are always known before what follows from them:
+    another one is an earlier one."""
+    allocation: str = event.data.allocation
+    return doc.allocation == allocation
 
 
 ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
@@ -134,6 +187,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
             "request": fact.request,
             "submitted_at": fact.submitted_at,
             "queued_at": fact.queued_at,
+            **_NOTHING_HELD,
         }
     ),
     AllocationWaiting: _changed(lambda fact: {"reasons": fact.reasons, "since": fact.since}),
@@ -141,9 +195,15 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
     AllocationAllocated: Fold(_allocated),
     AllocationImpaired: Fold(_impaired),
     AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None, "promise": None}),
-    AllocationReturned: _changed(lambda _: {"phase": Phase.RETURNED}),
-    EnvironmentReady: _changed(lambda fact: {"ready_at": fact.ready_at}),
-    EnvironmentReleaseStarted: _changed(lambda fact: {"releasing": True, "release_started_at": fact.started_at}),
+    AllocationPreempted: Fold(_preempted),
+    AllocationReturned: _changed(lambda fact: {"phase": Phase.ASIDE if fact.lives_on else Phase.RETURNED}),
+    EnvironmentReady: Fold(_ready),
+    EnvironmentReleaseStarted: Fold(lambda doc, event: _giving_back(doc, event, event.data.started_at)),
+    EnvironmentFailed: Fold(_failed),
+    EnvironmentValidated: _changed(lambda fact: {"gone": fact.allocation}),
+    EnvironmentReleased: _changed(lambda fact: {"gone": fact.allocation}),
+    OrderSuspended: _changed(lambda _: {"suspended": True}),
+    OrderResumed: _changed(lambda _: {"suspended": False}),
     OrderCancelRequested: Fold(lambda doc, event: _ended(doc, event, event.data.requested_at)),
     OrderReleaseRequested: Fold(lambda doc, event: _ended(doc, event, event.data.requested_at)),
     OrderExpired: Fold(lambda doc, event: _ended(doc, event, event.data.expired_at)),
@@ -152,7 +212,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
 
 ALLOCATIONS = Projection(
     name="allocations",
-    version=2,
+    version=3,
     model=OrderDoc,
     folds=ORDER_FOLDS,
     resident=lambda doc: doc.is_waiting or doc.is_holding,

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from qm_events import new_event
+from qm_scheduler.allocation import Allocation
 from qm_scheduler.board import Board
-from qm_scheduler.domain import DECIDERS, Allocation
+from qm_scheduler.domain import DECIDERS
 from qm_scheduler.fleet import Node
 from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
 from qm_scheduler.settle import settle

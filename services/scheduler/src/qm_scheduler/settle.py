@@ -13,25 +13,18 @@ from typing import Any
 
 from qm_events.ids import stream_name
 from qm_events.scheduler import KeptPlace
-from qm_events.specs import Health, PlacedUnit, WaitCode, WaitReason
+from qm_events.specs import Health, PlacedUnit
 from qm_scheduler.board import Board
-from qm_scheduler.case import Case
-from qm_scheduler.domain import Allocate, Explain, Impair, Promise, allocation_id
+from qm_scheduler.domain import Allocate, Impair, Promise, allocation_id
 from qm_scheduler.fleet import SICK, Node
 from qm_scheduler.inventory import HoldCards
 from qm_scheduler.placement import place_for
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.promise import earliest
 from qm_scheduler.queue import Line, Rank
-from qm_scheduler.reasons import Ahead, explain, first_code
-from qm_scheduler.view import Pick, Shape
+from qm_scheduler.telling import tell
+from qm_scheduler.view import Pick
 from qm_service.model import Act, Context
-
-TOLD_MAX = 200
-"""Orders that are told why they wait in one step; others go in between. What is left to tell follows from what was
-told last, so a start in the midst of it goes on."""
-_SORTED = 2
-"""To find the places of all orders costs as much for each as to ask two projects who of theirs is before it."""
 
 
 def settle(ctx: Context) -> Sequence[Act]:
@@ -46,7 +39,7 @@ def settle(ctx: Context) -> Sequence[Act]:
     if acts := _place_next(board, ctx):
         return acts
     if board.seen or board.news:
-        return tuple(_explain(board, ctx))
+        return tell(board, ctx)
     return ()
 
 
@@ -143,104 +136,3 @@ def _told_of(node: Node, name: str, docs: Mapping[str, OrderDoc]) -> Iterator[Ac
         code = next((told.code for told in card.seen.values() if told.health is health), "")
         command = Impair(doc.order, node.node, name, health, code)
         yield Act(stream_name("allocation", doc.order), command, doc.tenant, doc.project, doc.order)
-
-
-# ---- telling why
-
-
-def _explain(board: Board, ctx: Context) -> Iterator[Act]:
-    docs = ctx.docs.resident("allocations")
-    for order, reasons in sorted(_changed_reasons(board).items()):
-        doc: OrderDoc = docs[order]
-        yield Act(stream_name("allocation", order), Explain(order, reasons), doc.tenant, doc.project, order)
-
-
-def _changed_reasons(board: Board) -> dict[str, tuple[WaitReason, ...]]:
-    """Return the reasons of orders that were told another first one, or none: of about `TOLD_MAX` at once."""
-    queue, cases = board.queue, dict[Shape, Case]()
-    told = {order: None for order in _fronts(board) if order in queue.orders and _is_news(board, cases, order)}
-    told |= dict.fromkeys(_told_otherwise(board, cases))
-    if not board.news:
-        board.places = {}
-    elif not board.places and _many(board, cases):
-        board.places = queue.places()
-    lines = {order: queue.lines[queue.orders[order].ask] for order in told}
-    return {order: explain(_case(board, line, cases), _ahead(board, order)) for order, line in lines.items()}
-
-
-def _many(board: Board, cases: dict[Shape, Case]) -> bool:
-    """Return whether to look at all orders at once costs less than to ask for each of the others who is before it."""
-    queue = board.queue
-    lines = [queue.lines[ask] for ask in board.news if ask in queue.lines]
-    left = sum(
-        len(seqs) for line in lines for told, seqs in line.codes.items() if told is not _most(board, line, cases)
-    )
-    return left * len(queue.projects) > _SORTED * len(queue.orders)
-
-
-def _fronts(board: Board) -> Iterator[str]:
-    """Yield who is or was at the front of a lane that was changed, or accepts what changed: behind the front the reason
-    is the front, whatever is free."""
-    queue = board.queue
-    seen, board.seen = board.seen, {}
-    for name in {**seen, **queue.lanes}:
-        front = queue.front(name)
-        order = front[2][1] if front else None
-        before = board.fronts.get(name)
-        if before != order:
-            yield from (each for each in (before, order) if each)
-        elif order is not None and not seen.keys().isdisjoint(queue.orders[order].ask.shape.accelerators):
-            yield order
-        board.fronts[name] = order
-
-
-def _told_otherwise(board: Board, cases: dict[Shape, Case]) -> list[str]:
-    """Return orders that were told otherwise than most of their line must be: some of them, the others next time."""
-    found: list[str] = []
-    while board.news and len(found) < TOLD_MAX:
-        ask = next(iter(board.news))
-        if line := board.queue.lines.get(ask):
-            found += islice(_wrong(board, line, cases), TOLD_MAX - len(found))
-        if len(found) < TOLD_MAX:
-            del board.news[ask]
-    return found
-
-
-def _wrong(board: Board, line: Line, cases: dict[Shape, Case]) -> Iterator[str]:
-    most = _most(board, line, cases)
-    for told, seqs in line.codes.items():
-        if told is not most:
-            yield from (order for _, order in seqs if _is_news(board, cases, order))
-
-
-def _most(board: Board, line: Line, cases: dict[Shape, Case]) -> WaitCode | None:
-    """Return the first reason of all of a line, but for those who are behind nobody."""
-    return WaitCode.HIGHER_PRIORITY_AHEAD if line.claims else _alone(board, line, cases)
-
-
-def _alone(board: Board, line: Line, cases: dict[Shape, Case]) -> WaitCode | None:
-    """Return the first reason of those of a line who are behind nobody."""
-    return first_code(_case(board, line, cases), None)
-
-
-def _case(board: Board, line: Line, cases: dict[Shape, Case]) -> Case:
-    case = cases.get(line.ask.shape)
-    if case is None:
-        case = cases[line.ask.shape] = board.case_of(line)
-    return case
-
-
-def _is_news(board: Board, cases: dict[Shape, Case], order: str) -> bool:
-    """Return whether the first reason of an order is another than it was told."""
-    waiting = board.queue.orders[order]
-    line = board.queue.lines[waiting.ask]
-    behind = board.queue.is_behind(order)
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else _alone(board, line, cases)
-    return code not in (None, waiting.code)
-
-
-def _ahead(board: Board, order: str) -> Ahead | None:
-    place = board.places.get(order)
-    if place is None or not board.queue.is_behind(order):
-        return board.line(order)
-    return Ahead(*place, board.queue.because(order))

@@ -101,6 +101,12 @@ def seat(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=8).digest() + name.encode()
 
 
+VAIN_MAX = 64
+"""Nodes without CPU or memory that one search may pass; then those that have them are kept apart."""
+NEEDS_MAX = 16
+"""Kinds with CPU and memory for which they are; a change of a node costs for each."""
+
+
 class View:
     """Nodes by kind and count of free cards, kept in step by `put`; one answer of placement costs O(levels)."""
 
@@ -113,6 +119,8 @@ class View:
         self.groups: dict[TopologyLevel, dict[bytes, set[bytes]]] = {TopologyLevel.RACK: {}, TopologyLevel.DOMAIN: {}}
         self.totals: dict[TopologyLevel, dict[bytes, dict[Kind, int]]] = {level: {} for level in self.groups}
         """rack or domain -> cards by kind."""
+        self._needs: dict[tuple[Kind, int, int], SortedDict] = {}
+        """(kind, CPU and memory of a unit) -> `levels` of the nodes that have both: for what was looked for in vain."""
         self._types: dict[str, list[SortedDict]] = {}
         """accelerator -> the `levels` of its kinds."""
         self._accepted: dict[tuple[Any, ...], Kinds] = {}
@@ -127,6 +135,8 @@ class View:
         for kind in {*before, *after}:
             if before.get(kind) != after.get(kind):
                 self._move(key, kind, before.get(kind), after.get(kind))
+        for (kind, cpu_milli, memory_mib), levels in self._needs.items():
+            _shift(levels, key, *(_offer(each, kind, cpu_milli, memory_mib) for each in (old, room)))
         self._regroup(key, old, room)
 
     @contextmanager
@@ -151,12 +161,7 @@ class View:
             self.kinds.setdefault(kind[0], SortedList()).add((kind[1], len(kind[2]), kind[2]))
             self._types.setdefault(kind[0], []).append(levels)
             self._accepted.clear()
-        if before is not None:
-            levels[before].remove(key)
-            if not levels[before]:
-                del levels[before]
-        if after is not None:
-            levels.setdefault(after, SortedList()).add(key)
+        _shift(levels, key, before, after)
 
     def _regroup(self, key: bytes, old: Room | None, new: Room | None) -> None:
         for level, groups in self.groups.items():
@@ -195,13 +200,28 @@ class View:
         """Return the most cards of one kind of a type on one node."""
         return max((next(reversed(levels)) for levels in self._types.get(accelerator, ()) if levels), default=0)
 
-    def best_fit(self, kind: Kind, least: int) -> Iterator[Room]:
-        """Yield the nodes with at least `least` free cards of the kind, the fullest first."""
-        levels = self.levels.get(kind)
-        if levels:
-            for count in levels.irange(least):
-                for key in levels[count]:
-                    yield self.rooms[key]
+    def best_fit(self, kind: Kind, least: int, cpu_milli: int = 0, memory_mib: int = 0) -> Iterator[Room]:
+        """Yield the nodes with at least `least` free cards of the kind, and CPU and memory, the fullest first."""
+        levels, vain = self._needs.get((kind, cpu_milli, memory_mib)), 0
+        if levels is None:
+            levels = self.levels.get(kind, SortedDict())
+        for count in levels.irange(least):
+            for key in levels[count]:
+                room = self.rooms[key]
+                if suffices(room, cpu_milli, memory_mib):
+                    yield room
+                    continue
+                vain += 1
+                if vain == VAIN_MAX:
+                    self._keep_apart(kind, cpu_milli, memory_mib)
+
+    def _keep_apart(self, kind: Kind, cpu_milli: int, memory_mib: int) -> None:
+        """Know from now on which nodes have CPU and memory for such a unit: cards are free where these are gone."""
+        if len(self._needs) == NEEDS_MAX:
+            del self._needs[next(iter(self._needs))]
+        levels = self._needs[kind, cpu_milli, memory_mib] = SortedDict()
+        for key, room in self.rooms.items():
+            _shift(levels, key, None, _offer(room, kind, cpu_milli, memory_mib))
 
     def most_first(self, kinds: Kinds) -> Iterator[bytes]:
         """Yield the seats of nodes with free cards of these kinds, the most cards of one kind first."""
@@ -220,6 +240,29 @@ class View:
             if units >= shape.units:
                 return True
         return False
+
+
+def suffices(room: Room, cpu_milli: int, memory_mib: int) -> bool:
+    """Return whether a node has so much CPU and memory. One that was described anew with less than is in use has less
+    than none, and still serves whoever needs none."""
+    return (not cpu_milli or room.cpu_milli >= cpu_milli) and (not memory_mib or room.memory_mib >= memory_mib)
+
+
+def _offer(room: Room | None, kind: Kind, cpu_milli: int, memory_mib: int) -> int | None:
+    """Return the free cards of a kind on a node that has so much CPU and memory."""
+    return room.free.get(kind) if room is not None and suffices(room, cpu_milli, memory_mib) else None
+
+
+def _shift(levels: SortedDict, key: bytes, before: int | None, after: int | None) -> None:
+    """Move a node to the level of its free cards; None: it is in none."""
+    if before == after:
+        return
+    if before is not None:
+        levels[before].remove(key)
+        if not levels[before]:
+            del levels[before]
+    if after is not None:
+        levels.setdefault(after, SortedList()).add(key)
 
 
 def group_of(room: Room | None, level: TopologyLevel) -> bytes | None:

@@ -104,7 +104,7 @@ class Quota(Part):
     report_only: tuple[str, ...] = ()
     borrow: dict[str, int] = {}
     lend: dict[str, int] = {}
-    hours_exhausted: Literal["warn", "end"] = "warn"
+    hours_exhausted: Literal["warn", "suspend", "end"] = "warn"
     priority_at_most: int | None = None
 
 

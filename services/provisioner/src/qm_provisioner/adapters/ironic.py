@@ -163,7 +163,8 @@ class IronicBackend:
             if node.state == "available" and node.instance == id_of(hardware):
                 return node
             _check_free(node, id_of(hardware))
-            if node.state == "available":
+            # A claim that finds its node locked does not wait: it fails.
+            if node.state == "available" and not node.locked:
                 await self._api.claim(id_of(hardware), hardware.name, node, _mark(hardware))
                 state, error = await self._api.claimed(id_of(hardware))
                 if state == "error":
