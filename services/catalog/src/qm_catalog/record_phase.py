@@ -219,7 +219,7 @@ def _violations(record: Record) -> dict[str, Any]:
 def _waits_for_quota(record: Record) -> tuple[Reason, ...]:
     vetted = record.vetted
     if vetted.suspended_at and vetted.gate is None:
-        renews = {"renews_at": vetted.renews_at.isoformat()} if vetted.renews_at else {}
+        renews = {"renews_at": utc_text(vetted.renews_at)} if vetted.renews_at else {}
         ask = "Wait until they renew, or ask for a higher limit of card_hours_month with POST /v1/quota-requests."
         return (Reason(code=WaitCode.QUOTA_EXHAUSTED, figures=renews, remedy=ask, since=vetted.suspended_at),)
     # Ranked: what is short comes before what an older order waits for.
