@@ -24,6 +24,7 @@ PARAMETERS = {
     "quota_request",
     "node",
     "card",
+    "reservation",
     "service_model",
     "period",
 }

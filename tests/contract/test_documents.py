@@ -126,11 +126,14 @@ def test_every_reason_to_wait_has_a_meaning_in_the_order_of_its_rank():
 def test_a_reason_of_the_scheduler_has_the_figures_that_its_rule_gives():
     import ast
 
+    import qm_scheduler.own
     import qm_scheduler.reasons
 
-    tree = ast.parse(Path(qm_scheduler.reasons.__file__).read_text())
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _code(node)]
-    given = {WaitCode[_code(call)]: {word.arg for word in call.keywords} for call in calls}
+    trees = [ast.parse(Path(module.__file__).read_text()) for module in (qm_scheduler.reasons, qm_scheduler.own)]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call) and _code(node)]
+    given: dict[WaitCode, set[str | None]] = {}
+    for call in calls:
+        given.setdefault(WaitCode[_code(call)], set()).update(word.arg for word in call.keywords)
     assert given == {code: set(told.figures) for code, told in REASONS.items() if told.given_by == "scheduler"}
 
 

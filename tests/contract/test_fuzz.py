@@ -106,6 +106,7 @@ async def _known(site: Inside) -> dict[str, list[str]]:
         "service_model": ["vm", "maas"],
         "group": ["board"],
         "period": ["acme.2025-12"],
+        "reservation": ["none"],
     }
 
 

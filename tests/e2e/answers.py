@@ -64,6 +64,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "quota-requests",
         "queue",
         "shares",
+        "reservations",
         "fleet/nodes",
         "fleet/cards",
         "fleet/findings",

@@ -41,6 +41,13 @@ REQUEST = {
 }
 OBSERVATION = {"card": "npu-2-c7", "source": "sweep", "status": "healthy", "observed_at": "2026-01-01T00:00:00Z"}
 ITEMS = {"specifications": "npu-1", "offerings": "maas-npu", "images": "pytorch", "models": "llama-small"}
+RESERVED = {
+    "tenant": HOME,
+    "accelerator": "a100",
+    "starts_at": "2090-01-01T00:00:00Z",
+    "ends_at": "2090-01-02T00:00:00Z",
+    "reason": "sweep",
+}
 ASKS: Mapping[str, Ask] = {
     "POST /v1/orders:simulate": Ask({"project": "acme/vision", "specification": "a100-1", "service_model": "vm"}),
     "POST /v1/orders": Ask({"project": "acme/vision", "specification": "a100-1", "service_model": "vm"}),
@@ -85,6 +92,7 @@ ASKS: Mapping[str, Ask] = {
     "POST /v1/queue:simulate": Ask({}),
     "POST /v1/queue/{tenant}/{project}:simulate": Ask({"request": REQUEST}, values={"project": PROJECT}),
     "PUT /v1/shares/{tenant}/{project}": Ask({"weight": 2}, values={"project": PROJECT}),
+    "POST /v1/reservations": Ask(RESERVED),
     "POST /v1/sim/token": Ask({"subject": "bob"}),
     "POST /v1/sim/clock": Ask({}),
     "PUT /v1/sim/backends/{service_model}": Ask({"steps": {}}),
@@ -149,6 +157,8 @@ async def test_every_route_keeps_its_promise_to_every_role(tmp_path: Path) -> No
             headers=header(f"project-{Role.DEVELOPER}"),
         )
         assert request.status_code == 201, request.text
+        reserved = await client.post("/v1/reservations", json=RESERVED, headers=header(f"tenant-{Role.TENANT_ADMIN}"))
+        assert reserved.status_code == 201, reserved.text
         site = Site(
             client=client,
             lines=built.app.state.bound.values(),
@@ -164,6 +174,7 @@ async def test_every_route_keeps_its_promise_to_every_role(tmp_path: Path) -> No
                 "card": "gpu-1-c0",
                 "service_model": "vm",
                 "group": "board",
+                "reservation": reserved.json()["reservation"],
                 "period": f"{HOME}.2025-12",
             },
             asks=ASKS,

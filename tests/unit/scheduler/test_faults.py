@@ -12,8 +12,6 @@ import pytest
 ORACLE = "test_every_step_leaves_the_queue_as_brute_force_says"
 PROMISE = "test_a_promise_is_kept_when_leases_end_as_promised"
 TURNS = "test_projects_take_turns_and_each_is_served_first_come_first_served"
-NO_BORROWING = "Quota is a ledger of admission without borrowing: nothing is lent, so nothing is taken back."
-NO_EVICTION = "Nothing is evicted in this release; a place that is kept waits for leases to end."
 LEDGER = "Quota is a ledger of claims in admission (tests/unit/admission), no counter of the scheduler."
 
 FAULTS: dict[int, str] = {
@@ -21,17 +19,17 @@ FAULTS: dict[int, str] = {
     2: "test_2c_an_order_for_a_free_type_starts_at_once_behind_one_for_a_busy_type",
     3: "test_a_blocked_order_does_not_block_one_for_other_cards",
     4: ORACLE,
-    5: NO_EVICTION,
-    6: NO_BORROWING,
+    5: "test_freed_cards_go_to_nobody_else_and_victims_do_not_come_back_before",
+    6: "test_a_borrower_stays_out_longer_each_time_and_says_so",
     7: "test_a_place_that_is_kept_does_not_bind_a_higher_priority",
-    8: NO_EVICTION,
-    9: NO_BORROWING,
+    8: "test_the_cheapest_victims_are_chosen",
+    9: "test_a_borrower_stays_out_longer_each_time_and_says_so",
     10: ORACLE,
     11: ORACLE,
     12: LEDGER,
-    13: NO_BORROWING,
-    14: NO_BORROWING,
-    15: NO_BORROWING,
+    13: "test_an_owner_gets_back_what_it_lent_whatever_the_priority_of_the_borrower",
+    14: "test_the_largest_borrower_gives_back_first",
+    15: "test_no_more_is_taken_back_than_is_owed_but_for_the_last_who_leaves_as_a_whole",
     16: "Integers of Python do not overflow; bounds are checked at the door (tests/unit/admission/test_quota).",
     17: LEDGER,
     18: LEDGER,
@@ -40,7 +38,7 @@ FAULTS: dict[int, str] = {
     21: "test_unknown_is_no_relapse_and_old_relapses_do_not_count",
     22: "test_nothing_is_sent_to_a_node_that_fell_sick_until_it_is_well",
     23: "test_a_card_is_never_held_twice",
-    24: NO_EVICTION,
+    24: "test_nobody_leaves_for_a_place_that_would_not_be_there",
     25: "test_single_cards_fill_one_node_before_they_open_another",
     26: "test_an_observation_that_is_older_or_says_nothing_new_changes_nothing",
     27: ORACLE,
@@ -56,8 +54,8 @@ FAULTS: dict[int, str] = {
     37: "Open: proposals to defragment are not part of this release.",
     38: "test_a_higher_priority_goes_before_every_share",
     39: PROMISE,
-    40: NO_BORROWING,
-    41: NO_EVICTION,
+    40: "test_nobody_leaves_in_vain_or_in_a_circle",
+    41: "test_nobody_leaves_in_vain_or_in_a_circle",
     42: "test_a_node_that_comes_back_with_other_cards_is_reconciled_card_by_card",
     43: "test_a_node_that_comes_back_with_fewer_cards_loses_them_and_a_held_one_when_it_is_returned",
     44: "test_a_sick_card_in_use_keeps_no_free_node_from_serving",
@@ -67,7 +65,7 @@ FAULTS: dict[int, str] = {
     48: "There is no lock on a node: one writer decides.",
     49: "test_when_the_last_node_of_a_type_goes_all_are_told_at_once_and_when_it_comes_the_best_is_placed",
     50: "test_the_worst_of_all_sources_is_the_health_and_each_source_takes_back_only_its_own",
-    51: "test_a_promise_moves_when_its_node_falls_ill_and_is_taken_back_when_nothing_can_keep_it",
+    51: "test_a_cancelled_preemptor_gives_its_place_up_and_who_was_told_goes",
     52: ORACLE,
     53: "test_6b_free_cards_without_cpu_say_that_cpu_is_short",
     54: "Open: slices are not part of this release.",

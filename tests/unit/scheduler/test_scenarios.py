@@ -5,10 +5,12 @@ test_quota (1a, 1b, 1d, 1e: every violated scope and dimension with its figures;
 limit counts whatever types are accepted). 1c and 1f: no limit of this release is for a person or for card-minutes.
 """
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from qm_events.scheduler import AllocationPreempted
 from qm_events.specs import WaitCode
 from qm_scheduler.estimate import estimate
 from tests.unit.scheduler.yard import Yard, request
@@ -128,6 +130,20 @@ def test_4b_thousands_behind_one_blocked_order_know_their_positions() -> None:
     for n in range(2_000):
         yard.order(f"o{n:04}", request(cards=8), at=10_000 + n)
     assert figures(yard, AHEAD, "o1999") == {"count": 2_000, "position": 2_001, "cards": 16_000, "because": "submitted"}
+
+
+def test_4c_the_victim_of_a_preemption_knows_why_and_what_follows() -> None:
+    yard = cluster(h100=1)
+    yard.order("it", request(cards=8, preemptible=True))
+    yard.now += timedelta(minutes=20)
+    yard.order("high", request(cards=8, priority=10))
+    (told,) = (event.data for event in yard.facts if isinstance(event.data, AllocationPreempted))
+    assert (told.order, told.cause) == ("it", "preempted")
+    assert "priority 10" in told.why
+    assert "in the queue again, in its old place" in told.why
+    assert figures(yard, WaitCode.WAITING_FOR_PREEMPTION, "high")["cards_awaited"] == 8
+    yard.give_back("it")
+    assert yard.codes("it") == [IN_USE]
 
 
 def test_5a_a_required_rack_is_named_and_not_given_up() -> None:

@@ -1,7 +1,7 @@
 """The scheduler as a service: asked over HTTP, fed from the topics, rebuilt from its log."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -374,3 +374,88 @@ async def test_a_project_without_cards_orders_and_weight_is_not_in_the_list_of_t
     assert (await stage.done("GET", "/shares", by="ines"))["items"] == []
     await stage.done("PUT", "/shares/acme/vision", {"weight": 3})
     assert [each["project"] for each in (await stage.done("GET", "/shares", by="ines"))["items"]] == ["vision"]
+
+
+# ---- reservations
+
+
+def reserved(**more: Any) -> dict[str, Any]:
+    window = {"starts_at": "2026-06-01T10:00:00Z", "ends_at": "2026-06-01T12:00:00Z", "reason": "training"}
+    return {"tenant": "acme", "accelerator": "h100", **window, **more}
+
+
+async def test_a_reservation_is_made_listed_to_its_tenant_counted_and_cancelled(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1", "GPU-2"))
+    made = await stage.call("POST", "/reservations", reserved(units=2, project="vision"))
+    assert made.status_code == 201, made.text
+    name = made.json()["reservation"]
+    assert (made.json()["cards"], made.json()["nodes"]) == (2, ["n1"])
+    (listed,) = (await stage.done("GET", "/reservations", by="ada"))["items"]
+    assert (listed["reservation"], listed["nodes"]) == (name, None)
+    await stage.order("o1", request(reservation=name))
+    await stage.order("o2", request())
+    queue = {item["order"]: item for item in await stage.queue("olga")}
+    assert queue["o1"]["reason"]["code"] == "ReservationNotStarted"
+    assert queue["o1"]["estimate"] == "2026-06-01T10:00:00Z"
+    assert queue["o2"]["reason"]["code"] == "CapacityInUse"
+    assert await stage.capacity() == {"total": 2, "free": 2}
+    stage.world.clock.set(datetime(2026, 6, 1, 10, tzinfo=UTC))
+    await stage.world.settle()
+    assert await stage.capacity() == {"total": 2, "free": 1, "held": 1, "reserved": 1}
+    for _ in range(2):
+        await stage.done("POST", f"/reservations/{name}/cancel")
+    assert [item["order"] for item in await stage.queue("olga")] == []
+    assert (await stage.done("GET", "/reservations"))["items"] == []
+
+
+async def test_a_reservation_of_too_much_is_refused_with_figures_and_a_window(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1", "GPU-2"))
+    await stage.call("POST", "/reservations", reserved())
+    reply = await stage.call("POST", "/reservations", reserved(units=2))
+    assert reply.status_code == 409, reply.text
+    problem = reply.json()
+    assert problem["code"] == "reservation-overbooked"
+    assert "2026-06-01T12:00:00+00:00 to 2026-06-01T14:00:00+00:00" in problem["remedy"]
+    (violation,) = problem["violations"]
+    assert {key: violation[key] for key in ("limit", "used", "requested", "short_by")} == {
+        "limit": 2,
+        "used": 1,
+        "requested": 2,
+        "short_by": 1,
+    }
+
+
+async def test_only_operators_maintain_nodes_and_a_window_must_make_sense(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1"))
+    window = {key: value for key, value in reserved().items() if key not in ("tenant", "accelerator")}
+    assert (await stage.code("POST", "/reservations", window | {"nodes": ["n1"]}, by="ada"))[0] in (403, 404)
+    assert await stage.code("POST", "/reservations", window | {"nodes": ["n9"]}) == (404, "node-unknown")
+    assert (await stage.call("POST", "/reservations", window | {"nodes": ["n1"]})).status_code == 201
+    for wrong in (
+        reserved(ends_at="2026-06-01T10:00:00Z"),
+        reserved(nodes=["n1"]),
+        window,
+        reserved(units=0),
+        reserved(starts_at="soon"),
+        reserved(ends_at="2028-01-01T00:00:00Z"),
+        reserved(starts_at="9999-12-30T00:00:00Z", ends_at="9999-12-31T00:00:00Z"),
+    ):
+        assert (await stage.call("POST", "/reservations", wrong)).status_code == 422
+    past = reserved(starts_at="2026-05-01T10:00:00Z", ends_at="2026-05-01T12:00:00Z")
+    assert await stage.code("POST", "/reservations", past) == (409, "reservation-over")
+    assert await stage.code("POST", "/reservations", reserved(project="maps")) == (404, "project-unknown")
+    assert (await stage.code("POST", "/reservations/none/cancel"))[0] == 404
+
+
+async def test_a_rebuilt_scheduler_keeps_the_same_places_victims_and_reservations(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1", "GPU-2"))
+    await stage.call("POST", "/reservations", reserved())
+    await stage.order("low", request(cards=1, preemptible=True, expires_at=datetime(2026, 6, 1, 10, tzinfo=UTC)))
+    await stage.order("low2", request(cards=1, preemptible=True, expires_at=datetime(2026, 6, 1, 10, tzinfo=UTC)))
+    stage.world.clock.advance(timedelta(minutes=30))
+    await stage.order("high", request(cards=1, priority=10, duration_seconds=600))
+    types = await stage.world.types("allocations")
+    assert "allocation.preempted" in types
+    assert "reservation.made" in types
+    comparison = await verify(SCHEDULER, stage.runtime.database, stage.world.database("beside"), stage.world.log)
+    assert comparison.equal, comparison.differing

@@ -18,6 +18,7 @@ from qm_events.provisioner import (
 )
 from qm_events.scheduler import AllocationAllocated, AllocationWaiting, CardSpec, NodeRegistered
 from qm_events.specs import (
+    Amounts,
     EndCause,
     Health,
     OrderRequest,
@@ -33,15 +34,16 @@ from qm_scheduler.consumers import SCHEDULER
 from qm_scheduler.domain import Preempt
 from qm_scheduler.fleet import Node, Observation
 from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, Seen, Uncordon
-from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
+from qm_scheduler.own import own_reasons
+from qm_scheduler.projections import LIVE, OrderDoc
 from qm_scheduler.reasons import explain
-from qm_scheduler.shares import SHARES
+from qm_service.directory import TENANTS, TenantDoc
 from qm_service.model import Act, Context, Rejected
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
 MIB = 1024
 DECIDERS = {decider.kind: decider for decider in SCHEDULER.deciders}
-_PROJECTIONS = {projection.name: projection for projection in (ALLOCATIONS, NODES, SHARES)}
+_PROJECTIONS = {projection.name: projection for projection in LIVE}
 
 
 def request(
@@ -106,6 +108,8 @@ class Docs:
         return self.all[projection].get(key)
 
     def resident(self, projection: str) -> Mapping[str, Any]:
+        if projection == TENANTS:
+            return {"acme": TenantDoc(display_name="Acme", projects=dict.fromkeys(("maps", "speech", "vision"), "p"))}
         keep = _PROJECTIONS[projection].resident
         return _Resident(self.all[projection], keep)
 
@@ -121,6 +125,12 @@ class _Resident(dict[str, Any]):
         if not self.keep(doc):
             raise KeyError(key)
         return doc
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.docs and bool(self.keep(self.docs[str(key)]))
+
+    def items(self) -> Any:
+        return {key: doc for key, doc in self.docs.items() if self.keep(doc)}.items()
 
 
 @dataclass
@@ -140,10 +150,27 @@ class Yard:
     def node(self, node: str, cards: Any, **more: Any) -> None:
         self.ask(f"node/{node}", Describe(node_fact(node, cards, **more)))
 
-    def order(self, order: str, asked: OrderRequest, *, at: int | None = None, settle: bool = True) -> None:
-        """`at`: seconds after START at which it was submitted (default: one after all before)."""
+    def order(
+        self,
+        order: str,
+        asked: OrderRequest,
+        *,
+        at: int | None = None,
+        settle: bool = True,
+        borrowed: int = 0,
+        reclaims: int = 0,
+    ) -> None:
+        """`at`: seconds after START at which it was submitted (default: one after all before). `borrowed`, `reclaims`:
+        cards."""
         submitted = self.tick() if at is None else START + timedelta(seconds=at)
-        fact = OrderAdmitted(order=order, request=asked, digest="d", submitted_at=submitted)
+        fact = OrderAdmitted(
+            order=order,
+            request=asked,
+            digest="d",
+            submitted_at=submitted,
+            borrowed=Amounts(values={"cards": borrowed}) if borrowed else None,
+            reclaims=Amounts(values={"cards": reclaims}) if reclaims else None,
+        )
         self.hear(f"admission/{order}", fact, settle=settle)
 
     def cancel(self, order: str) -> None:
@@ -252,7 +279,8 @@ class Yard:
         return [reason.code for reason in self.why(order)]
 
     def why(self, order: str) -> tuple[WaitReason, ...]:
-        return explain(self.board.case(self.board.queue.orders[order].ask.shape), self.board.line(order))
+        ask = self.board.queue.orders[order].ask
+        return explain(self.board.case(ask.shape), self.board.line(order), own_reasons(self.board, ask))
 
     def told(self, order: str) -> list[WaitCode]:
         """First reasons as they were told, in time."""
@@ -300,18 +328,18 @@ class Yard:
     def fold(self, event: Event[Any]) -> None:
         for name, projection in _PROJECTIONS.items():
             fold = projection.folds.get(type(event.data))
-            if fold is None:
-                continue
-            old = self.docs.all[name].get(event.key)
-            new = fold.apply(old, event)
-            self.docs.all[name].pop(event.key, None)
-            if new is not None:
-                self.docs.all[name][event.key] = new
-            keep = projection.resident
-            assert keep is not None
-            before, after = (doc if doc is not None and keep(doc) else None for doc in (old, new))
-            if before is not None or after is not None:
-                self.board.changed(name, event.key, before, after)
+            for key in fold.keys(event) if fold else ():
+                self._fold_one(name, projection, key, fold, event)
+
+    def _fold_one(self, name: str, projection: Any, key: str, fold: Any, event: Event[Any]) -> None:
+        old = self.docs.all[name].get(key)
+        new = fold.apply(old, event)
+        self.docs.all[name].pop(key, None)
+        if new is not None:
+            self.docs.all[name][key] = new
+        before, after = (doc if doc is not None and projection.resident(doc) else None for doc in (old, new))
+        if before is not None or after is not None:
+            self.board.changed(name, key, before, after)
 
     def react(self, event: Event[Any]) -> None:
         reaction = SCHEDULER.reactions.get(type(event.data))
@@ -335,7 +363,7 @@ class Yard:
     def fresh_board(self, *, nodes_first: bool = True) -> Board:
         """Return the index as a restart would build it, in whichever order documents are read."""
         board = Board()
-        for name, projection in reversed(_PROJECTIONS.items()) if nodes_first else _PROJECTIONS.items():
+        for name, projection in _PROJECTIONS.items() if nodes_first else reversed(_PROJECTIONS.items()):
             for key, doc in self.docs.all[name].items():
                 assert projection.resident is not None
                 if projection.resident(doc):

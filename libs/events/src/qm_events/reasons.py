@@ -73,16 +73,35 @@ REASONS: Mapping[WaitCode, Meaning] = {
         "admission",
     ),
     WaitCode.RESERVATION_NOT_STARTED: Meaning(
-        "The order belongs to a reservation that has not begun", "Wait until the reservation begins"
+        "The order belongs to a reservation that has not begun",
+        "Wait until the reservation begins",
+        {"reservation": "which", "starts_at": "when it begins"},
+        "scheduler",
     ),
     WaitCode.MAINTENANCE_WINDOW: Meaning(
-        "The nodes that would fit are under maintenance", "Wait until the maintenance ends, or order another type"
+        "The nodes that would fit are under maintenance, or will be before the order ends",
+        "Wait until the maintenance ends, or order another type",
+        {"starts_at": "when it begins", "ends_at": "when the first of it ends"},
+        "scheduler",
     ),
     WaitCode.BACKEND_UNAVAILABLE: Meaning(
         "The platform that would build the environment does not answer", "Nothing to do: the operators see it"
     ),
     WaitCode.WAITING_FOR_PREEMPTION: Meaning(
-        "Cards were taken back for this order and are being cleaned", "Nothing to do: it starts when they are clean"
+        "Cards were taken back for this order and are being cleaned",
+        "Nothing to do: it starts when they are clean",
+        {
+            "cards_awaited": "cards that others give up and that are not back yet",
+            "orders_leaving": "orders that give them up",
+            "expected_at": "when they should be back",
+        },
+        "scheduler",
+    ),
+    WaitCode.RECENTLY_RECLAIMED: Meaning(
+        "It gave borrowed cards back to their owner and stays out for a while",
+        "Wait until then, or order within the quota of the project",
+        {"not_before": "when it may be given cards again"},
+        "scheduler",
     ),
     WaitCode.HIGHER_PRIORITY_AHEAD: Meaning(
         "Orders that must be served first wait for the same cards",
@@ -137,6 +156,7 @@ REASONS: Mapping[WaitCode, Meaning] = {
             "free": "free cards",
             "short": "what there is too little of: cards, cpu_milli, memory_mib",
             "next_end": "when the next lease ends, if that is known",
+            "reserved": "cards that are reserved for others, where it would fit without that",
         },
         "scheduler",
     ),

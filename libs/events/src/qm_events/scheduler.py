@@ -87,6 +87,10 @@ class AllocationPreempted(EventData):
     its card-hours are used up."""
     why: Text
     """For the one who reads the record: never names another tenant."""
+    accelerators: tuple[DnsLabel, ...] | None = None
+    """The types of the cards, sorted."""
+    not_before: UtcTime | None = None
+    """In the queue again it is given nothing before this time."""
     suspect: tuple[str, ...] | None = None
     """Cards that are isolated when they come back, whatever is seen of them."""
     preempted_at: UtcTime
@@ -119,6 +123,46 @@ class AllocationReturned(EventData):
     lives_on: bool | None = None
     """The order gave them up and is not over; else nothing follows."""
     returned_at: UtcTime
+
+
+@event("reservation.made", version=1, topic=ALLOCATIONS)
+class ReservationMade(EventData):
+    """Cards are kept for a window of time; stream `reservation/<id>`. Others use them before only if they end first."""
+
+    reservation: str
+    tenant: DnsLabel | None = None
+    """For whose orders; null: for nobody, the nodes are maintained."""
+    project: DnsLabel | None = None
+    """Null: for all projects of the tenant."""
+    places: tuple[KeptPlace, ...] = Field(min_length=1)
+    """Each for as many single cards as it has `units`."""
+    cards_per_unit: int = Field(default=1, ge=1, le=256, strict=True)
+    """So many of them stay together on a node if it has to move."""
+    cpu_milli: MilliCpu = 0
+    """Kept beside each card, as the next."""
+    memory_mib: MemoryMib = 0
+    starts_at: UtcTime
+    ends_at: UtcTime
+    reason: Text
+    made_at: UtcTime
+
+
+@event("reservation.moved", version=1, topic=ALLOCATIONS)
+class ReservationMoved(EventData):
+    """Its nodes can no longer serve it: it is kept elsewhere."""
+
+    reservation: str
+    places: tuple[KeptPlace, ...] = Field(min_length=1)
+    moved_at: UtcTime
+
+
+@event("reservation.ended", version=1, topic=ALLOCATIONS)
+class ReservationEnded(EventData):
+    """Nothing is kept for it any more; who runs there, runs on."""
+
+    reservation: str
+    cause: Literal["cancelled", "expired"]
+    ended_at: UtcTime
 
 
 # ---- fleet: streams `node/<node>`

@@ -100,6 +100,8 @@ class OrderRequest(Value):
     topology: Topology | None = None
     duration_seconds: int | None = Field(default=None, ge=1, le=10 * 366 * 86_400, strict=True)
     expires_at: UtcTime | None = None
+    reservation: str | None = Field(default=None, min_length=1, max_length=100)
+    """Run on what is kept for this reservation, from its start on."""
     on_card_failure: Literal["tell", "replace"] | None = None
     """When a card that it holds has failed. None = `tell`; `replace`: it gives its cards up at once and gets others."""
     labels: Labels = Field(default_factory=dict)
@@ -163,6 +165,7 @@ class WaitCode(StrEnum):
     MAINTENANCE_WINDOW = "MaintenanceWindow"
     BACKEND_UNAVAILABLE = "BackendUnavailable"
     WAITING_FOR_PREEMPTION = "WaitingForPreemption"
+    RECENTLY_RECLAIMED = "RecentlyReclaimed"
     HIGHER_PRIORITY_AHEAD = "HigherPriorityAhead"
     HEALTHY_CAPACITY_INSUFFICIENT = "HealthyCapacityInsufficient"
     TOPOLOGY_UNSATISFIABLE = "TopologyUnsatisfiable"

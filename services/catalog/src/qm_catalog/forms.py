@@ -106,6 +106,8 @@ class OrderForm(Form):
     topology: Topology | None = None
     duration: Duration | None = None
     expires_at: UtcTime | None = None
+    reservation: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,100}$")] | None = None
+    """Run on what is kept for this reservation of the project, from its start on."""
     on_card_failure: Literal["tell", "replace"] = "tell"
     labels: Labels = Field(default_factory=dict, max_length=64)
 

@@ -127,6 +127,7 @@ class RecordView(View):
     ssh_keys: tuple[str, ...]
     priority: int
     preemptible: bool
+    reservation: str | None
     on_card_failure: Literal["tell", "replace"]
     topology: Topology | None
     duration_seconds: int | None

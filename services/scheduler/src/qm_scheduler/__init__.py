@@ -1,8 +1,8 @@
 """The scheduler: the fleet, the queue, who gets which cards, and why the others wait.
 
-Owns the topics `allocations` (streams `allocation/<order>`, a public contract) and `fleet` (streams `node/<node>`).
-Reads `admissions` for orders to place, `orders` for their ends and extensions, `environments` for what is ready, being
-cleaned, clean again or lost, and `directory` for who may see what.
+Owns the topics `allocations` (streams `allocation/<order>` and `reservation/<id>`, a public contract) and `fleet`
+(streams `node/<node>`). Reads `admissions` for orders to place, `orders` for their ends and extensions, `environments`
+for what is ready, being cleaned, clean again or lost, and `directory` for who may see what.
 
 Invariants, at every position of the log
 - A card has at most one holder. `allocation.allocated` and the `cards.held` of its nodes are written in one step, and
@@ -13,6 +13,8 @@ Invariants, at every position of the log
 - Per accelerator type, each card is in exactly one class of `pool.CLASSES`, so these add up to the total.
 - Nobody passes a better ranked order that claims the same cards before a place is kept for that one, and there only if
   this costs it nothing; `queue`, `holds` and docs/scheduling.md say what that means and why nobody starves.
+- Nobody has to leave without the place that it was for: the promise that binds place and victims and the word to each
+  victim are written in one step, and a victim ranks strictly lower (`loose`), so there is no circle.
 - Every waiting order that does not fit has at least one reason, and the first was told on the log.
 - Decisions depend on the documents and on fixed hashes alone: not on the order of arrival, of a set or of a dict.
 

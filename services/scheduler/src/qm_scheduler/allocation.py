@@ -52,8 +52,8 @@ class Allocation:
     request: OrderRequest | None = None
     code: WaitCode | None = None
     submitted_at: datetime | None = None
-    promise: tuple[tuple[KeptPlace, ...], datetime | None] = ((), None)
-    """Where a place is kept, and until when."""
+    promise: tuple[tuple[KeptPlace, ...], datetime | None, tuple[str, ...]] = ((), None, ())
+    """Where a place is kept, until when, and which allocations leave for it."""
     grants: int = 0
     """How often cards were given; numbers the allocations of the order."""
     allocation: str = ""
@@ -70,10 +70,10 @@ FACTS: Mapping[type[EventData], Callable[[Allocation, Any], Allocation]] = {
         state, phase=Phase.WAITING, request=state.request or fact.request, code=None, submitted_at=fact.submitted_at
     ),
     AllocationWaiting: lambda state, fact: replace(state, code=fact.reasons[0].code),
-    AllocationPromised: lambda state, fact: replace(state, promise=(fact.places, fact.until)),
+    AllocationPromised: lambda state, fact: replace(state, promise=(fact.places, fact.until, fact.victims or ())),
     AllocationAllocated: lambda state, fact: replace(
         state,
-        promise=((), None),
+        promise=((), None, ()),
         phase=Phase.ALLOCATED,
         grants=state.grants + 1,
         allocation=fact.allocation,

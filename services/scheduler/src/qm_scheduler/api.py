@@ -12,6 +12,7 @@ from pydantic import Discriminator, Tag
 from qm_events.envelope import utc_text
 from qm_events.ids import stream_name
 from qm_scheduler.api_queue import board_of, queue_routes
+from qm_scheduler.api_reservations import reservation_routes
 from qm_scheduler.domain import Return
 from qm_scheduler.drain import DrainView, drain_view
 from qm_scheduler.findings import Finding, findings
@@ -57,6 +58,7 @@ def routes(runtime: Runtime) -> APIRouter:
     """Return the routes of the scheduler."""
     router = APIRouter()
     router.include_router(queue_routes(runtime))
+    router.include_router(reservation_routes(runtime))
     router.include_router(_node_routes(runtime))
     router.include_router(_card_routes(runtime))
     return router

@@ -12,6 +12,7 @@ from qm_events.ids import stream_name
 from qm_events.units import DnsLabel
 from qm_scheduler.board import Board
 from qm_scheduler.problems import CardElsewhere, NodeUnknown, OrderKnown, ProjectUnknown
+from qm_scheduler.projections import LIVE
 from qm_scheduler.shares import SetShare
 from qm_scheduler.views import (
     CapacityView,
@@ -57,7 +58,7 @@ def queue_routes(runtime: Runtime) -> APIRouter:
     @router.post("/queue:simulate", responses=problems(CardElsewhere, NodeUnknown, OrderKnown))
     async def simulate_queue(body: WhatIf, _: Access) -> WhatIfView:
         """Run the scheduler over orders that might come, on the fleet as it is or might be; nothing is changed."""
-        answer = await to_thread(whatif, body, _known(runtime), runtime.clock.now())
+        answer = await to_thread(whatif, body, _known(runtime), runtime.clock.now(), board_of(runtime).laws)
         if isinstance(answer, Rejected):
             raise refuse(answer)
         return answer
@@ -93,7 +94,7 @@ def queue_routes(runtime: Runtime) -> APIRouter:
     @router.get("/fleet/capacity", responses=problems())
     async def show_capacity(_: Access) -> CapacityView:
         """Count the cards of each type by what they can do now."""
-        return capacity_view(board_of(runtime).pool)
+        return capacity_view(board_of(runtime), runtime.clock.now())
 
     return router
 
@@ -101,4 +102,4 @@ def queue_routes(runtime: Runtime) -> APIRouter:
 def _known(runtime: Runtime) -> Mapping[str, Mapping[str, Any]]:
     """Return what a run looks at, as it is now: documents are values, so another thread may look at them."""
     docs = runtime.context().docs
-    return {name: dict(docs.resident(name)) for name in ("nodes", "allocations", "shares")}
+    return {projection.name: dict(docs.resident(projection.name)) for projection in LIVE}

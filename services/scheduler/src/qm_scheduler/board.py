@@ -1,107 +1,36 @@
-"""The index of the scheduler: pool, queue, ends of leases, and what has to be looked at again because of a change.
-
-It follows from the resident documents alone, so it is never stored. `settle` reads it and empties what has to be told.
-"""
+"""The index of the scheduler: the sheet, kept in step with one document at a time."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sortedcontainers import SortedList
 
 from qm_events.specs import Health
-from qm_scheduler.case import Case
+from qm_scheduler.allocation import Phase
 from qm_scheduler.fleet import Node
 from qm_scheduler.holds import Hold
-from qm_scheduler.pool import Change, Pool
+from qm_scheduler.laws import next_minute
+from qm_scheduler.loose import candidate_of
+from qm_scheduler.pool import Change
 from qm_scheduler.projections import OrderDoc
-from qm_scheduler.queue import Line, Queue
-from qm_scheduler.reasons import Ahead
+from qm_scheduler.reservations import Reservation, hold_key, hold_of
 from qm_scheduler.shares import Share
-from qm_scheduler.view import Ask, Pick, Shape, shape_of
+from qm_scheduler.sheet import Sheet
+from qm_scheduler.view import Ask, Pick, right_of, shape_of
 from qm_scheduler.waiting import Waiting, waiting_of
 
 
 @dataclass(slots=True)
-class Board:
+class Board(Sheet):
     """The whole as `settle` sees it."""
-
-    pool: Pool = field(default_factory=Pool)
-    queue: Queue = field(default_factory=Queue)
-    leases: dict[str, SortedList] = field(default_factory=dict)
-    """accelerator -> (end, order) of the leases on its cards."""
-    returning: dict[str, dict[str, None]] = field(default_factory=dict)
-    """accelerator -> orders whose cards of it are being given back."""
-    seen: dict[str, None] = field(default_factory=dict)
-    """Lanes of which figures or the order changed since reasons were told."""
-    news: dict[Ask, None] = field(default_factory=dict)
-    """Lines of which some may have been told no reason yet, or another than holds now."""
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Order -> those before it and their cards, as they were when it began to be told to very many."""
-    fronts: dict[str, str | None] = field(default_factory=dict)
-    """Lane -> the order that was at its front when reasons were last told."""
-    impaired: dict[tuple[str, str], None] = field(default_factory=dict)
-    """(node, card) of cards in use of which the health changed."""
-    lasting: set[str] = field(default_factory=set)
-    """Types of which other cards could serve than before."""
-    suspect: dict[str, None] = field(default_factory=dict)
-    """Orders whose promise may not hold any more, or may be bettered."""
 
     def changed(self, projection: str, key: str, old: Any | None, new: Any | None) -> None:
         """Follow one resident document."""
         follow = _FOLLOWERS.get(projection)
         if follow is not None:
             follow(self, key, old, new)
-
-    def home_of(self, card: str) -> str | None:
-        """Return the node of a card."""
-        return self.pool.homes.get(card)
-
-    def next_end(self, accelerators: tuple[str, ...]) -> datetime | None:
-        """Return when the first lease on cards of these types ends, as far as is known."""
-        ends = (self.leases[name][0][0] for name in accelerators if self.leases.get(name))
-        return min(ends, default=None)
-
-    def case(self, shape: Shape) -> Case:
-        """Return a shape with what decides whether it fits."""
-        return Case(shape, self.pool, self.next_end)
-
-    def case_of(self, line: Line) -> Case:
-        """Return the shape of a line, with what is known of it already."""
-        return Case(line.ask.shape, self.pool, self.next_end, served=bool(line.claims))
-
-    def line(self, order: str) -> Ahead | None:
-        """Return who is before an order, or None if nobody is in its way."""
-        if self.lasting:
-            self.reclaim()
-        queue = self.queue
-        return Ahead(*queue.ahead(order), queue.because(order)) if queue.is_behind(order) else None
-
-    def note(self, change: Change) -> None:
-        """Remember what a change may alter."""
-        self.seen.update(dict.fromkeys(change.seen))
-        self.lasting |= change.lasting
-        for name, cards in change.gained.items():
-            self.queue.wake(name, cards)
-
-    def doubt(self, holder: OrderDoc) -> None:
-        """Let promises be looked at again of places where this order holds cards, or did."""
-        for unit in holder.units:
-            self.suspect.update(dict.fromkeys(self.pool.kept.get(unit.node, ())))
-
-    def reclaim(self) -> None:
-        """Let all who accept cards of which others could serve now claim anew."""
-        changed, self.lasting = self.lasting, set()
-        for ask, line in self.queue.lines.items():
-            if not changed.isdisjoint(ask.shape.accelerators):
-                before = line.claims
-                self.queue.claim(line, self.case(ask.shape).served_by_ends)
-                self.seen.update(dict.fromkeys((*before, *line.claims)))
-                self.news[ask] = None
-        for order, hold in self.pool.holds.items():
-            if not changed.isdisjoint(hold.shape.accelerators):
-                self.suspect[order] = None
 
 
 def _node(board: Board, _: str, old: Node | None, new: Node | None) -> None:
@@ -110,8 +39,10 @@ def _node(board: Board, _: str, old: Node | None, new: Node | None) -> None:
         board.pool.put(new, change)
         if old is None or old.holdings is new.holdings:
             _impaired(board, old, new)
+        board.loose.refresh(new.node)
     elif old is not None:
         board.pool.drop(old, change)
+        board.loose.refresh(old.node)
     board.note(change)
 
 
@@ -127,12 +58,18 @@ def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -
     change = Change()
     before = old if old is not None and old.is_holding else None
     after = new if new is not None and new.is_holding else None
+    kept = (old.promise if old else None) is not (new.promise if new else None)
+    if board.in_vain and (kept or before is not after):
+        board.look_again(next_minute(board.now))
     if before is not after and (before or after):
         _leases(board, before, after, change)
         _cleaning(board, before, after, change)
         _held(board, before, after)
+        _given_up(board, before, after)
+    _loosened(board, before, after)
     _kept(board, key, old, new, change)
-    waiting = waiting_of(new)
+    waiting = waiting_of(new, board.reservations)
+    _named(board, key, old, new)
     if waiting is not None or key in board.queue.orders:
         _queued(board, key, waiting)
     board.note(change)
@@ -144,8 +81,10 @@ def _queued(board: Board, key: str, waiting: Waiting | None) -> None:
     queue.put(key, waiting)
     if waiting is not None:
         line = queue.lines[waiting.ask]
+        board.eager[waiting.ask] = None
         if is_new:
-            queue.claim(line, board.case(waiting.ask.shape).served_by_ends)
+            _timed(board, waiting.ask)
+            queue.claim(line, board.claims(waiting.ask))
         elif was is None and any(hold.priority < -waiting.level[0] for hold in board.pool.holds.values()):
             # Places that bound the others of its line may not bind this one.
             queue.rouse(line)
@@ -156,6 +95,77 @@ def _queued(board: Board, key: str, waiting: Waiting | None) -> None:
             board.seen.update(dict.fromkeys(each.ask.shape.accelerators if each else ()))
 
 
+def _timed(board: Board, ask: Ask) -> None:
+    """Only `Board.wake` knows what time it is: until then a line with a time waits for it."""
+    if ask.after is not None:
+        board.parked.add(ask)
+        board.timed.add((ask.after, ask))
+
+
+def _given_up(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    for doc, leaves in ((old, False), (new, True)):
+        if doc is not None and doc.asked.reservation:
+            _use(board, doc.asked.reservation, doc, leaves)
+        if doc is None or doc.phase is not Phase.PREEMPTED:
+            continue
+        if leaves:
+            board.leaving[doc.allocation] = doc
+        else:
+            board.leaving.pop(doc.allocation, None)
+        for order, hold in board.pool.holds.items():
+            if doc.allocation in hold.victims and order in board.queue.orders:
+                board.news[board.queue.orders[order].ask] = None
+                board.suspect[order] = None
+
+
+def _use(board: Board, name: str, doc: OrderDoc, uses: bool) -> None:
+    there = board.used.setdefault(name, {})
+    if uses:
+        there[doc.allocation] = doc.units
+    else:
+        there.pop(doc.allocation, None)
+    _reserve(board, name)
+
+
+def _named(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    for doc in (old, new):
+        name = doc.asked.reservation if doc is not None and doc.is_waiting else None
+        if name is not None and doc is old:
+            board.naming.get(name, {}).pop(key, None)
+        elif name is not None and new is not None:
+            board.naming.setdefault(name, {})[key] = new
+
+
+def _reservation(board: Board, key: str, _: Reservation | None, new: Reservation | None) -> None:
+    if new is None:
+        board.reservations.pop(key, None)
+    else:
+        board.reservations[key] = new
+    _reserve(board, key)
+    for order, doc in list(board.naming.get(key, {}).items()):
+        _queued(board, order, waiting_of(doc, board.reservations))
+
+
+def _reserve(board: Board, name: str) -> None:
+    """Keep what of a reservation its orders do not hold."""
+    change, key = Change(), hold_key(name)
+    hold = hold_of(board.reservations.get(name), board.used.get(name, {}))
+    if hold != board.pool.holds.get(key):
+        board.pool.keep(key, hold, change)
+        board.note(change)
+
+
+def _loosened(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    was, now = candidate_of(old), candidate_of(new)
+    if was == now:
+        return
+    if was is not None:
+        board.loose.put(was.allocation, None)
+    if now is not None:
+        board.loose.put(now.allocation, now)
+        board.look_again(board.laws.ripe_at(now.since))
+
+
 def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     doc = new or old
     if doc is None or (old is not None and new is not None):
@@ -163,9 +173,8 @@ def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     cards = sum(len(unit.cards) for unit in doc.units)
     lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=cards if new else -cards)
     board.seen.update(dict.fromkeys(lanes))
-    if doc.asked.duration_seconds is None and doc.asked.expires_at is None:
-        # Who is not bound by a promise took what was kept, for good. The end of others is known when they are READY.
-        board.doubt(doc)
+    # Who is not bound by a promise may have taken what was kept, and who gives cards back may better one.
+    board.doubt(doc)
 
 
 def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, change: Change) -> None:
@@ -175,7 +184,16 @@ def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, ch
     hold = None
     if now is not None and new is not None:
         picks = tuple(Pick(at.node, (at.accelerator, at.card_memory_mib, ()), at.units) for at in now.places)
-        hold = Hold(key, new.asked.priority, shape_of(new.asked), picks, now.until)
+        right = right_of(new.tenant, new.borrowed, new.reclaims)
+        hold = Hold(
+            key,
+            new.asked.priority,
+            shape_of(new.asked),
+            picks,
+            now.until,
+            now.victims,
+            right,
+        )
     board.pool.keep(key, hold, change)
     board.suspect.pop(key, None)
 
@@ -209,9 +227,10 @@ def _cleaning(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: 
                 there[doc.order] = None
             else:
                 there.pop(doc.order, None)
+        # What is being given back may be an earlier place.
+        board.doubt_types({unit.accelerator for unit in doc.units})
         nodes = tuple(sorted({unit.node for unit in doc.units}))
         board.pool.clean(doc.allocation, now, nodes, change)
-        board.doubt(doc)
 
 
 def _share(board: Board, key: str, _old: Share | None, new: Share | None) -> None:
@@ -222,4 +241,5 @@ _FOLLOWERS: Mapping[str, Callable[[Board, str, Any, Any], None]] = {
     "nodes": _node,
     "allocations": _order,
     "shares": _share,
+    "reservations": _reservation,
 }

@@ -122,5 +122,6 @@ SCHEDULER = Definition(
     projections=PROJECTIONS,
     reactions=REACTIONS,
     settle=settle,
+    due=lambda ctx: ctx.index.due,
     new_index=Board,
 )

@@ -27,6 +27,7 @@ from qm_events.scheduler import (
 from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitReason
 from qm_scheduler.allocation import Allocation, Phase, evolve
 from qm_scheduler.inventory import NODE
+from qm_scheduler.reservations import RESERVATION
 from qm_scheduler.shares import SHARE
 from qm_service.model import Context, Decider, Decision
 
@@ -66,6 +67,8 @@ class Promise:
     order: str
     places: tuple[KeptPlace, ...]
     until: datetime | None
+    victims: tuple[str, ...] = ()
+    """Allocations that give their cards up for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ class Preempt:
     why: str
     suspect: tuple[str, ...] = ()
     """Cards that are isolated when they come back."""
+    not_before: datetime | None = None
+    """It is given nothing before this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +163,17 @@ def _allocate(state: Allocation, command: Allocate, ctx: Context) -> Decision:
 
 
 def _promise(state: Allocation, command: Promise, ctx: Context) -> Decision:
-    if state.phase is not Phase.WAITING or state.promise == (command.places, command.until):
+    if state.phase is not Phase.WAITING or state.promise == (command.places, command.until, command.victims):
         return []
-    return [AllocationPromised(order=command.order, places=command.places, until=command.until, promised_at=ctx.now)]
+    return [
+        AllocationPromised(
+            order=command.order,
+            places=command.places,
+            until=command.until,
+            victims=command.victims or None,
+            promised_at=ctx.now,
+        )
+    ]
 
 
 def _impair(state: Allocation, command: Impair, ctx: Context) -> Decision:
@@ -201,6 +214,8 @@ def _preempt(state: Allocation, command: Preempt, ctx: Context) -> list[EventDat
             allocation=state.allocation,
             cause=command.cause,
             why=command.why,
+            accelerators=tuple(sorted({unit.accelerator for unit in state.units})),
+            not_before=command.not_before,
             suspect=command.suspect or None,
             preempted_at=ctx.now,
         )
@@ -295,4 +310,4 @@ def decide(state: Allocation, command: Any, ctx: Context) -> Decision:
 
 ALLOCATION = Decider("allocation", Allocation(), decide, evolve)
 
-DECIDERS = (ALLOCATION, NODE, SHARE)
+DECIDERS = (ALLOCATION, NODE, SHARE, RESERVATION)

@@ -19,6 +19,8 @@ def estimate(board: Board, docs: Mapping[str, Any], order: str, now: datetime) -
     """
     waiting = board.queue.orders[order]
     doc: OrderDoc = docs[order]
+    if waiting.ask in board.parked:
+        return waiting.ask.after
     if not board.queue.lines[waiting.ask].claims:
         return None
     if doc.promise is not None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from qm_scheduler.fleet import Node
-from qm_scheduler.view import Ask, Kind, Pick, Room, Shape
+from qm_scheduler.view import NO_RIGHT, Ask, Kind, Pick, Right, Room, Shape
 
 BUILD = timedelta(minutes=10)
 """How long after its allocation an order is READY as far as passing goes; its duration counts from then."""
+GIVE_BACK = timedelta(minutes=10)
+"""How long it takes to give cards back clean, as far as estimates go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,9 @@ class Hold:
     picks: tuple[Pick, ...]
     until: datetime | None
     """When the leases in the way have ended; None = not known."""
+    victims: tuple[str, ...] = ()
+    """Allocations that give their cards up for it."""
+    right: Right = NO_RIGHT
 
     def needs(self, room: Room) -> tuple[Mapping[Kind, int], int]:
         """Return the cards by kind that are kept on a node, and for how many units."""
@@ -36,8 +41,16 @@ class Hold:
         return cards, sum(pick.units for pick in here)
 
     def binds(self, ask: Ask, priority: int, now: datetime) -> bool:
-        """Return whether an order that asks this has to leave the place alone."""
-        if ask.owner == self.order or priority > self.priority:
+        """Return whether an order that asks this has to leave the place alone.
+
+        A place is not kept for a borrower from the owner of what it borrows; and what borrowers gave back is kept from
+        them all, whatever their priority: else they would take it again.
+        """
+        mine, his = self.right, ask.right
+        if self.order in (ask.owner, ask.reservation) or (mine.owes_in and mine.owes_in == his.owed_in):
+            return False
+        gave_back = bool(self.victims and mine.owed_in and mine.owed_in == his.owes_in)
+        if priority > self.priority and not gave_back:
             return False
         end = end_of(ask, now)
         return self.until is None or end is None or end > self.until

@@ -36,8 +36,11 @@ def place(view: View, shape: Shape, accelerators: tuple[str, ...] | None = None)
 
 
 def place_for(pool: Pool, ask: Ask, priority: int, now: datetime) -> list[Pick] | None:
-    """Return where an order goes: on what is open to all, else with what is kept and does not bind it."""
+    """Return where an order goes: on what is open to all, else with what is kept and does not bind it. One that runs on
+    a reservation goes on what is kept for that."""
     view, shape = pool.views[Sight.OPEN], ask.shape
+    if ask.reservation:
+        return place(pool.reserved(ask.reservation), shape)
     picks = place(view, shape)
     if picks is not None or not pool.holds:
         return picks

@@ -258,6 +258,17 @@ class Pool:
             found[name] = self.left_on(self.nodes[name], room, binding)
         return found
 
+    def reserved(self, key: str) -> View:
+        """Return what is kept for one and is free, and nothing else."""
+        view, hold = View(), self.holds.get(key)
+        for name in dict.fromkeys(pick.node for pick in hold.picks) if hold else ():
+            if name in self.nodes:
+                room = self.views[Sight.FREE].rooms[seat(name)]
+                kept = hold.needs(room)[0] if hold else {}
+                free = {kind: min(count, room.free.get(kind, 0)) for kind, count in kept.items()}
+                view.put(seat(name), room._replace(free={kind: count for kind, count in free.items() if count}))
+        return view
+
     # ---- cards
 
     def free_cards(self, node: str, kind: Kind) -> Iterator[str]:

@@ -64,3 +64,24 @@ class ProjectUnknown(ProblemError):
 
     code, status, title = "project-unknown", 404, "There is no such project"
     remedy = "Register the project first; GET /v1/projects lists them."
+
+
+class ReservationOverbooked(ProblemError):
+    """A reservation of more than will be there."""
+
+    code, status, title = "reservation-overbooked", 409, "So much is not to be had then"
+    remedy = "Ask for less, or for another window."
+
+
+class ReservationOver(ProblemError):
+    """A reservation of time that has passed."""
+
+    code, status, title = "reservation-over", 409, "The window lies in the past"
+    remedy = "Name a window that ends in the future."
+
+
+class ReservationUnknown(ProblemError):
+    """A command for a reservation that was never made."""
+
+    code, status, title = "reservation-unknown", 404, "There is no such reservation"
+    remedy = "GET /v1/reservations lists those that are not over."

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from qm_events import Event, EventData
-from qm_events.admission import OrderResumed, OrderSuspended
+from qm_events.admission import OrderAdmitted, OrderResumed, OrderSuspended
 from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderExtensionRequested, OrderReleaseRequested
 from qm_events.provisioner import (
     EnvironmentFailed,
@@ -27,11 +27,13 @@ from qm_events.scheduler import (
     KeptPlace,
     NodeRetired,
 )
-from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitReason
+from qm_events.specs import Amounts, Health, OrderRequest, PlacedUnit, WaitReason
 from qm_scheduler.allocation import Phase
 from qm_scheduler.fleet import FACTS as NODE_FACTS
 from qm_scheduler.fleet import Node
 from qm_scheduler.fleet import evolve as evolve_node
+from qm_scheduler.holds import BUILD
+from qm_scheduler.reservations import RESERVATIONS
 from qm_scheduler.shares import SHARES
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Fold, Projection
@@ -43,6 +45,8 @@ class Promised:
 
     places: tuple[KeptPlace, ...]
     until: datetime | None
+    victims: tuple[str, ...] = ()
+    """Allocations that give their cards up for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,18 @@ class OrderDoc:
     """It waits for card-hours, and not in the queue."""
     gone: str = ""
     """The allocation of which nothing is left at the backend."""
+    allocated_at: datetime | None = None
+    """Since when it holds these cards."""
+    borrowed: Amounts | None = None
+    """What it takes beyond the nominal quota of its project."""
+    reclaims: Amounts | None = None
+    """What of it is lent to others."""
+    evicted: tuple[datetime, ...] = ()
+    """When it had to leave for another, lately."""
+    reclaimed: tuple[datetime, ...] = ()
+    """When of these it gave back what it borrowed."""
+    not_before: datetime | None = None
+    """It is given nothing before this time."""
 
     @property
     def asked(self) -> OrderRequest:
@@ -99,14 +115,27 @@ class OrderDoc:
         return self.phase in (Phase.ALLOCATED, Phase.PREEMPTED)
 
     @property
+    def may_give_up(self) -> bool:
+        """Whether it holds cards that nobody has begun to take back."""
+        return self.phase is Phase.ALLOCATED and not self.releasing and self.ended_at is None
+
+    @property
     def ends_at(self) -> datetime | None:
-        """When the lease ends; None = no end is known (yet): a duration counts from READY."""
+        """When the lease ends; None = it has no end. A duration counts from READY; until then that is taken to be
+        `BUILD` after the allocation, as when the place was chosen."""
         if self.request is None or self.extended_to is not None:
             return self.extended_to
         ends = [self.request.expires_at] if self.request.expires_at else []
-        if self.first_ready_at and self.request.duration_seconds:
-            ends.append(self.first_ready_at + timedelta(seconds=self.request.duration_seconds))
+        ready_at = self.first_ready_at or (self.allocated_at + BUILD if self.allocated_at else None)
+        if ready_at and self.request.duration_seconds:
+            ends.append(ready_at + timedelta(seconds=self.request.duration_seconds))
         return min(ends, default=None)
+
+
+EVICTIONS = ("preempted", "reclaimed")
+"""Causes for which an order has to leave for another one."""
+LATELY_MAX = 256
+"""So many times are remembered; no law counts further."""
 
 
 def _changed(change: Callable[[Any], Mapping[str, Any]]) -> Fold[OrderDoc]:
@@ -134,10 +163,16 @@ def _allocated(doc: OrderDoc | None, event: Event[AllocationAllocated]) -> Order
         grants=doc.grants + 1,
         allocation=fact.allocation,
         units=fact.units,
+        allocated_at=fact.allocated_at,
+        not_before=None,
         reasons=(),
         since=None,
         promise=None,
     )
+
+
+def _promised(fact: AllocationPromised) -> Promised:
+    return Promised(fact.places, fact.until, fact.victims or ())
 
 
 def _ended(doc: OrderDoc | None, event: Event[Any], at: datetime) -> OrderDoc:
@@ -168,7 +203,19 @@ def _giving_back(doc: OrderDoc | None, event: Event[Any], at: datetime) -> Order
 
 
 def _preempted(doc: OrderDoc | None, event: Event[AllocationPreempted]) -> OrderDoc:
-    return replace(_giving_back(doc, event, event.data.preempted_at), phase=Phase.PREEMPTED)
+    doc, fact = _giving_back(doc, event, event.data.preempted_at), event.data
+    return replace(
+        doc,
+        phase=Phase.PREEMPTED,
+        evicted=_lately(doc.evicted, fact, EVICTIONS),
+        reclaimed=_lately(doc.reclaimed, fact, ("reclaimed",)),
+        not_before=fact.not_before,
+    )
+
+
+def _lately(known: tuple[datetime, ...], fact: AllocationPreempted, causes: tuple[str, ...]) -> tuple[datetime, ...]:
+    """Add one to the newest times; their order does not depend on that of the facts."""
+    return tuple(sorted((*known, fact.preempted_at))[-LATELY_MAX:]) if fact.cause in causes else known
 
 
 def _is_now(doc: OrderDoc, event: Event[Any]) -> bool:
@@ -179,6 +226,7 @@ def _is_now(doc: OrderDoc, event: Event[Any]) -> bool:
 
 
 ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
+    OrderAdmitted: _changed(lambda fact: {"borrowed": fact.borrowed, "reclaims": fact.reclaims}),
     AllocationQueued: _changed(
         lambda fact: {
             "phase": Phase.WAITING,
@@ -191,7 +239,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
         }
     ),
     AllocationWaiting: _changed(lambda fact: {"reasons": fact.reasons, "since": fact.since}),
-    AllocationPromised: _changed(lambda fact: {"promise": Promised(fact.places, fact.until) if fact.places else None}),
+    AllocationPromised: _changed(lambda fact: {"promise": _promised(fact) if fact.places else None}),
     AllocationAllocated: Fold(_allocated),
     AllocationImpaired: Fold(_impaired),
     AllocationWithdrawn: _changed(lambda _: {"phase": Phase.WITHDRAWN, "reasons": (), "since": None, "promise": None}),
@@ -212,7 +260,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
 
 ALLOCATIONS = Projection(
     name="allocations",
-    version=3,
+    version=4,
     model=OrderDoc,
     folds=ORDER_FOLDS,
     resident=lambda doc: doc.is_waiting or doc.is_holding,
@@ -235,4 +283,26 @@ NODES = Projection(
     resident=lambda _: True,
 )
 
-PROJECTIONS: Sequence[Projection[Any]] = (ALLOCATIONS, NODES, SHARES, *DIRECTORY_PROJECTIONS)
+
+@dataclass(frozen=True, slots=True)
+class Evictions:
+    """When orders had to leave cards of one type for others, lately."""
+
+    times: tuple[datetime, ...] = ()
+
+
+def _evicted(doc: Evictions | None, event: Event[AllocationPreempted]) -> Evictions:
+    return Evictions(_lately((doc or Evictions()).times, event.data, EVICTIONS))
+
+
+PRESSURE = Projection(
+    name="evictions",
+    version=1,
+    model=Evictions,
+    folds={AllocationPreempted: Fold(_evicted, keys=lambda event: event.data.accelerators or ())},
+    resident=lambda _: True,
+)
+
+LIVE: Sequence[Projection[Any]] = (NODES, SHARES, PRESSURE, RESERVATIONS, ALLOCATIONS)
+"""All that decisions look at; nodes first, as a restart reads them."""
+PROJECTIONS: Sequence[Projection[Any]] = (*LIVE, *DIRECTORY_PROJECTIONS)

@@ -12,6 +12,7 @@ from qm_scheduler.holds import freed
 from qm_scheduler.placement import capacity, place
 from qm_scheduler.pool import Sight, usable
 from qm_scheduler.projections import OrderDoc
+from qm_scheduler.reservations import hold_key, is_reserved
 from qm_scheduler.view import Pick, Room, Shape, View, seat
 from qm_scheduler.waiting import Waiting
 
@@ -29,40 +30,60 @@ class Start(NamedTuple):
 
 
 def earliest(board: Board, docs: Mapping[str, Any], waiting: Waiting, now: datetime) -> Start | None:
-    """Return the first place by ends of leases; `docs` are the resident allocations. None: no end would let it in."""
+    """Return the first place by ends of leases and of reservations; `docs` are the resident allocations. None: no end
+    would let it in, or it runs on a reservation, where nothing else is kept for it."""
+    if waiting.ask.reservation:
+        return None
     shape, view = waiting.ask.shape, board.pool.views[Sight.OPEN]
-    priority = -waiting.level[0]
     with view.changing() as put:
-        for name, room in board.pool.for_whom(waiting.ask, priority, now).items():
+        for name, room in board.pool.for_whom(waiting.ask, -waiting.level[0], now).items():
             put(seat(name), room)
-        ended: set[str] = set()
-        for at, order in _ends(board, waiting, now):
-            doc: OrderDoc = docs[order]
-            for name in {unit.node for unit in doc.units} if doc.allocation not in ended else ():
-                put(seat(name), _without(board, view.rooms[seat(name)], waiting, now, name, doc.allocation))
-            ended.add(doc.allocation)
+        over: set[str] = set()
+        for at, key in _ends(board, waiting, now):
+            over.add(key if is_reserved(key) else docs[key].allocation)
+            for name in _where(board, docs, key):
+                put(seat(name), _without(board, waiting, now, name, over))
             if (picks := place(view, shape)) is not None:
                 return Start(tuple(picks), at)
     return _by_room(board, waiting)
+
+
+def _where(board: Board, docs: Mapping[str, Any], key: str) -> Iterable[str]:
+    if is_reserved(key):
+        places = board.reservations[key.partition("/")[2]].places
+        return [name for name in dict.fromkeys(at.node for at in places) if name in board.pool.nodes]
+    doc: OrderDoc = docs[key]
+    return dict.fromkeys(unit.node for unit in doc.units)
 
 
 def _ends(board: Board, waiting: Waiting, now: datetime) -> Iterator[tuple[datetime, str]]:
     types = waiting.ask.shape.accelerators
     given_back = [(now, order) for order in sorted({o for name in types for o in board.returning.get(name, ())})]
     leases = merge(*(board.leases.get(name, ()) for name in types))
+    booked = sorted((doc.ends_at, hold_key(name)) for name, doc in board.reservations.items())
     last: tuple[datetime, str] | None = None
-    for end in islice(merge(given_back, leases), LEASES_MAX):
+    for end in islice(merge(given_back, leases, booked), LEASES_MAX):
         if end != last:
             yield max(end[0], now), end[1]
         last = end
 
 
-def _without(board: Board, room: Room, waiting: Waiting, now: datetime, name: str, allocation: str) -> Room:
-    """What ends on a node that is kept for another is his."""
-    others = board.pool.kept.get(name, {}).values()
-    if any(hold.binds(waiting.ask, -waiting.level[0], now) for hold in others):
-        return room
-    return freed(room, board.pool.nodes[name], (allocation,), usable)
+def _without(board: Board, waiting: Waiting, now: datetime, name: str, over: set[str]) -> Room:
+    """Return what a node offers without leases and reservations that are over. What ends on a node that is kept for
+    another is his."""
+    pool, node, room = board.pool, board.pool.nodes[name], board.pool.views[Sight.FREE].rooms[seat(name)]
+    kept = [hold for key, hold in pool.kept.get(name, {}).items() if key not in over]
+    if binding := [hold for hold in kept if hold.binds(waiting.ask, -waiting.level[0], now)]:
+        return pool.left_on(node, room, binding)
+    return freed(room, node, [each for each in node.holdings if each in over], usable)
+
+
+def serves(board: Board, shape: Shape, nodes: Iterable[str]) -> bool:
+    """Return whether these nodes alone could ever hold all units."""
+    idle, region = board.pool.views[Sight.IDLE], View()
+    for key in map(seat, nodes):
+        region.put(key, idle.rooms.get(key))
+    return place(region, shape) is not None
 
 
 def _by_room(board: Board, waiting: Waiting) -> Start | None:

@@ -37,7 +37,8 @@ class Ahead:
 Rule = Callable[[Case, Ahead | None], WaitReason | None]
 
 
-def _reason(code: WaitCode, counterfactual: str, remedy: str, **figures: Any) -> WaitReason:
+def reason_of(code: WaitCode, counterfactual: str, remedy: str, **figures: Any) -> WaitReason:
+    """Return a reason with its figures."""
     return WaitReason(code=code, figures=figures, counterfactual=counterfactual, remedy=remedy)
 
 
@@ -47,7 +48,7 @@ def specification_unavailable(case: Case, _: Ahead | None) -> WaitReason | None:
         return None
     view, shape = case.pool.views[Sight.ALL], case.shape
     units = total(view, shape)
-    return _reason(
+    return reason_of(
         WaitCode.SPECIFICATION_UNAVAILABLE,
         f"fits when the fleet can hold {amount(shape.units, 'unit')} of it; idle and well it would hold {units}. "
         f"{_LACKS[case.lacks]}",
@@ -80,7 +81,7 @@ def higher_priority_ahead(case: Case, line: Ahead | None) -> WaitReason | None:
     """Hold if an order that must be served first waits for the same cards."""
     if line is None or not case.possible:
         return None
-    return _reason(
+    return reason_of(
         WaitCode.HIGHER_PRIORITY_AHEAD,
         f"is served when {_BEFORE[line.because]} and {amount(line.count, 'order')} before it in all, for "
         f"{amount(line.cards, 'cards')}, have theirs or are gone",
@@ -107,7 +108,7 @@ def healthy_capacity_insufficient(case: Case, _: Ahead | None) -> WaitReason | N
     isolated = {cause: cards for cause in OUT_OF_SERVICE if (cards := case.pool.count(case.shape.accelerators, cause))}
     if leased := case.sick_in_use:
         isolated["in_use"] = leased
-    return _reason(
+    return reason_of(
         WaitCode.HEALTHY_CAPACITY_INSUFFICIENT,
         f"fits when enough of the {amount(sum(isolated.values()), 'cards')} that are out of service are well again",
         f"The operators see these cards; it starts when they are well. {_smaller(case)}",
@@ -134,7 +135,7 @@ def topology_unsatisfiable(case: Case, _: Ahead | None) -> WaitReason | None:
     if not for_good and not case.fits_apart:
         return None
     here, ever = (largest(case.pool.views[sight], case.shape, within) for sight in (Sight.FREE, Sight.ALL))
-    return _reason(
+    return reason_of(
         WaitCode.TOPOLOGY_UNSATISFIABLE,
         f"fits when one {within} has room for {amount(case.shape.units, 'unit')}; "
         f"the best has room for {here}, idle for {ever}",
@@ -152,7 +153,7 @@ def capacity_fragmented(case: Case, _: Ahead | None) -> WaitReason | None:
     """Hold if there are enough free cards, but too few on each node."""
     if not case.is_short or case.fits_apart or case.cards_fit or case.free < case.requested:
         return None
-    return _reason(
+    return reason_of(
         WaitCode.CAPACITY_FRAGMENTED,
         f"fits when {amount(case.shape.cards, 'cards')} are free on one node for each of "
         f"{amount(case.shape.units, 'unit')}; {case.free} are free, at most {case.largest_free} on one node",
@@ -169,7 +170,7 @@ def capacity_in_use(case: Case, _: Ahead | None) -> WaitReason | None:
     if not case.is_short or not (case.ends_help or not case.repair_helps):
         return None
     end = case.next_end(case.shape.accelerators)
-    return _reason(
+    return reason_of(
         WaitCode.CAPACITY_IN_USE,
         f"fits when leases end: {amount(case.requested, 'cards')} asked, {case.free} free; "
         f"short of {', '.join(case.short)}",
@@ -200,14 +201,19 @@ def standing_reasons(case: Case) -> tuple[WaitReason, ...]:
     return case.standing
 
 
-def explain(case: Case, line: Ahead | None) -> tuple[WaitReason, ...]:
-    """Return all reasons that hold; `line` = None: nobody is in the way. Empty only for an order that can be placed."""
+def explain(case: Case, line: Ahead | None, own: Sequence[WaitReason] = ()) -> tuple[WaitReason, ...]:
+    """Return all reasons that hold; `line` = None: nobody is in the way; `own` concern this order alone. Empty only for
+    an order that can be placed."""
     ahead = higher_priority_ahead(case, line)
-    standing = standing_reasons(case)
-    reasons = (*standing, ahead) if ahead else standing
+    reasons = (*standing_reasons(case), *own, *((ahead,) if ahead else ()))
     return tuple(sorted(reasons, key=lambda reason: RANK[reason.code]))
 
 
-def first_code(case: Case, line: Ahead | None) -> WaitCode | None:
-    """Return the code of the first reason."""
-    return next((reason.code for rule in RULES if (reason := rule(case, line))), None)
+def first_code(case: Case, own: Sequence[WaitReason], *, behind: bool) -> WaitCode | None:
+    """Return the code of the first reason; `behind`: somebody must be served first."""
+    codes = [each.code for each in own]
+    if behind:
+        codes += [WaitCode.HIGHER_PRIORITY_AHEAD]
+    elif (found := next((reason.code for rule in RULES if (reason := rule(case, None))), None)) is not None:
+        codes += [found]
+    return min(codes, key=lambda code: RANK[code], default=None)

@@ -13,13 +13,12 @@ from qm_scheduler.allocation import Allocation
 from qm_scheduler.board import Board
 from qm_scheduler.domain import DECIDERS
 from qm_scheduler.fleet import Node
-from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
+from qm_scheduler.projections import LIVE, OrderDoc
 from qm_scheduler.settle import settle
-from qm_scheduler.shares import SHARES
 from qm_service.model import Act, Context, Rejected
 
 _DECIDERS = {decider.kind: decider for decider in DECIDERS}
-_PROJECTIONS = {projection.name: projection for projection in (NODES, SHARES, ALLOCATIONS)}
+_PROJECTIONS = {projection.name: projection for projection in LIVE}
 STEPS_MAX = 100_000
 """Placements, promises and explanations of one run."""
 
@@ -78,12 +77,13 @@ class Sandbox:
 
     def _fold(self, event: Any) -> None:
         for name, projection in _PROJECTIONS.items():
-            if (fold := projection.folds.get(type(event.data))) is None:
+            fold = projection.folds.get(type(event.data))
+            if fold is None:
                 continue
-            old = self.docs[name].get(event.key)
-            new = fold.apply(old, event)
-            self.docs[name][event.key] = new
-            self.board.changed(name, event.key, old, new)
+            for key in fold.keys(event):
+                old = self.docs[name].get(key)
+                new = self.docs[name][key] = fold.apply(old, event)
+                self.board.changed(name, key, old, new)
 
     def settle(self) -> None:
         """Place and explain until nothing is left to do."""

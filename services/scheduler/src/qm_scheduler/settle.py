@@ -8,20 +8,22 @@ somebody asks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from qm_events.ids import stream_name
-from qm_events.scheduler import KeptPlace
 from qm_events.specs import Health, PlacedUnit
 from qm_scheduler.board import Board
 from qm_scheduler.domain import Allocate, Impair, Promise, allocation_id
+from qm_scheduler.evict import evict_next, kept_places
 from qm_scheduler.fleet import SICK, Node
 from qm_scheduler.inventory import HoldCards
 from qm_scheduler.placement import place_for
-from qm_scheduler.projections import OrderDoc
-from qm_scheduler.promise import earliest
+from qm_scheduler.projections import OrderDoc, Promised
+from qm_scheduler.promise import earliest, serves
 from qm_scheduler.queue import Line, Rank
+from qm_scheduler.reservations import EndReservation, Move, Reservation, is_reserved, shape_of_all
 from qm_scheduler.telling import tell
 from qm_scheduler.view import Pick
 from qm_service.model import Act, Context
@@ -30,6 +32,9 @@ from qm_service.model import Act, Context
 def settle(ctx: Context) -> Sequence[Act]:
     """Return the acts of the next placement or promise; if there is none, those of all reasons that changed."""
     board: Board = ctx.index
+    board.wake(ctx.now)
+    if board.reservations and (acts := _expired(board, ctx)):
+        return acts
     if board.lasting:
         board.reclaim()
     if board.impaired and (acts := _impaired(board, ctx)):
@@ -37,6 +42,8 @@ def settle(ctx: Context) -> Sequence[Act]:
     if board.suspect and (acts := _renew(board, ctx)):
         return acts
     if acts := _place_next(board, ctx):
+        return acts
+    if board.eager and (acts := evict_next(board, ctx, partial(_promised_first, board, ctx))):
         return acts
     if board.seen or board.news:
         return tell(board, ctx)
@@ -52,12 +59,15 @@ def _place_next(board: Board, ctx: Context) -> Sequence[Act]:
         picks = place_for(pool, line.ask, -rank[0][0], ctx.now)
         if picks is None:
             queue.sleep(line, pool.mark)
+            board.eager[line.ask] = None
             continue
-        for passed in _passed(board, rank, picks):
-            if acts := _promise(board, ctx, passed):
-                return acts
-        return _grant(board, ctx, rank[2][1], line, picks)
+        return _promised_first(board, ctx, rank, picks) or _grant(board, ctx, rank[2][1], line, picks)
     return ()
+
+
+def _promised_first(board: Board, ctx: Context, rank: Rank, picks: Sequence[Pick]) -> Sequence[Act]:
+    """Keep a place for the next one that would be passed."""
+    return next((acts for passed in _passed(board, rank, picks) if (acts := _promise(board, ctx, passed))), ())
 
 
 def _passed(board: Board, rank: Rank, picks: Sequence[Pick]) -> Iterator[str]:
@@ -97,23 +107,51 @@ def _units(board: Board, pick: Pick, cards: int) -> Iterator[PlacedUnit]:
 def _promise(board: Board, ctx: Context, order: str) -> Sequence[Act]:
     """Keep the earliest place for an order, or take back a promise that nothing can keep."""
     doc: OrderDoc = ctx.docs.resident("allocations")[order]
-    start = earliest(board, ctx.docs.resident("allocations"), board.queue.orders[order], ctx.now)
-    places = tuple(
-        KeptPlace(node=pick.node, accelerator=pick.kind[0], card_memory_mib=pick.kind[1], units=pick.units)
-        for pick in (start.picks if start else ())
-    )
-    until = start.at if start else None
-    known, since = (doc.promise.places, doc.promise.until) if doc.promise else ((), None)
-    if places == known and (until == since or (until and since and max(until, since) <= ctx.now)):
+    waiting, known = board.queue.orders[order], doc.promise or Promised((), None)
+    stands = serves(board, waiting.ask.shape, [each.node for each in known.places])
+    if stands and any(each in board.leaving for each in known.victims):
         return ()
-    command = Promise(order, places, until)
+    start = earliest(board, ctx.docs.resident("allocations"), waiting, ctx.now)
+    places, until, since = kept_places(start.picks if start else ()), start.at if start else None, known.until
+    if places and until is None and stands:
+        # One place of which the time is not known is as good as another.
+        places = known.places
+    if set(places) == set(known.places) and (until == since or (until and since and max(until, since) <= ctx.now)):
+        return ()
+    command = Promise(order, places, until, known.victims)
     return (Act(stream_name("allocation", order), command, doc.tenant, doc.project, order),)
 
 
 def _renew(board: Board, ctx: Context) -> Sequence[Act]:
     """Look again at promises that a change may have broken or bettered."""
     orders, board.suspect = sorted(board.suspect), {}
-    return [act for order in orders if order in board.pool.holds for act in _promise(board, ctx, order)]
+    return [
+        act
+        for key in orders
+        if key in board.pool.holds
+        for act in (_moved(board, ctx, key) if is_reserved(key) else _promise(board, ctx, key))
+    ]
+
+
+def _moved(board: Board, ctx: Context, key: str) -> Sequence[Act]:
+    """Keep a reservation elsewhere if its nodes can no longer serve it and nobody is there yet."""
+    name = key.partition("/")[2]
+    doc, shape = board.reservations[name], shape_of_all(board.reservations[name])
+    if doc.is_maintenance or board.used.get(name) or serves(board, shape, [at.node for at in doc.places]):
+        return ()
+    docs = ctx.docs.resident("allocations")
+    found = board.window(shape, max(doc.starts_at, ctx.now), doc.ends_at, docs, without=name)
+    return (_on(doc, Move(name, found.places)),) if found.places else ()
+
+
+def _expired(board: Board, ctx: Context) -> Sequence[Act]:
+    over = sorted(name for name, doc in board.reservations.items() if doc.ends_at <= ctx.now)
+    docs = [board.reservations[name] for name in over]
+    return [_on(doc, EndReservation(doc.id, "expired", doc.ends_at)) for doc in docs]
+
+
+def _on(doc: Reservation, command: object) -> Act:
+    return Act(stream_name("reservation", doc.id), command, doc.tenant, doc.project, doc.id)
 
 
 # ---- telling of sick cards

@@ -1,6 +1,6 @@
 """Who has to be told why it waits: a fact for an order whose first reason is another than it was told, and no other.
 
-What most of a line must know follows from its shape, and is worked out once for all of it. Who is at the front of a
+What most of a line must know follows from what it asks, and is worked out once for all of it. Who is at the front of a
 lane is behind nobody and told apart. So a change costs by lines and lanes, and by those for whom the reason did change;
 their figures are computed when they are told and, for whoever asks, anew.
 """
@@ -13,10 +13,11 @@ from qm_events.specs import WaitCode, WaitReason
 from qm_scheduler.board import Board
 from qm_scheduler.case import Case
 from qm_scheduler.domain import Explain
+from qm_scheduler.own import own_reasons
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.queue import Line
 from qm_scheduler.reasons import Ahead, explain, first_code
-from qm_scheduler.view import Shape
+from qm_scheduler.view import Ask, Shape
 from qm_service.model import Act, Context
 
 TOLD_MAX = 200
@@ -36,13 +37,14 @@ def tell(board: Board, ctx: Context) -> Sequence[Act]:
     )
 
 
-class _Shapes:
-    """The shapes that are looked at in one step: each question about one is answered once."""
+class _Lines:
+    """The lines that are looked at in one step: each question about one, or about its shape, is answered once."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._cases: dict[Shape, Case] = {}
-        self._codes: dict[Shape, WaitCode | None] = {}
+        self._own: dict[Ask, tuple[WaitReason, ...]] = {}
+        self._codes: dict[tuple[Ask, bool], WaitCode | None] = {}
 
     def case(self, line: Line) -> Case:
         """Return the shape of a line before the fleet."""
@@ -50,31 +52,38 @@ class _Shapes:
             self._cases[line.ask.shape] = self._board.case_of(line)
         return self._cases[line.ask.shape]
 
-    def alone(self, line: Line) -> WaitCode | None:
-        """Return the first reason of those of a line who are behind nobody."""
-        if line.ask.shape not in self._codes:
-            self._codes[line.ask.shape] = first_code(self.case(line), None)
-        return self._codes[line.ask.shape]
+    def own(self, line: Line) -> tuple[WaitReason, ...]:
+        """Return the reasons that no other line has."""
+        if line.ask not in self._own:
+            self._own[line.ask] = own_reasons(self._board, line.ask)
+        return self._own[line.ask]
+
+    def first(self, line: Line, *, behind: bool) -> WaitCode | None:
+        """Return the first reason of those of a line who are behind somebody, or nobody."""
+        key = (line.ask, behind)
+        if key not in self._codes:
+            self._codes[key] = first_code(self.case(line), self.own(line), behind=behind)
+        return self._codes[key]
 
 
 def _changed_reasons(board: Board) -> dict[str, tuple[WaitReason, ...]]:
     """Return the reasons of orders that were told another first one, or none: of about `TOLD_MAX` at once."""
-    queue, shapes = board.queue, _Shapes(board)
-    told = {order: None for order in _fronts(board) if order in queue.orders and _is_news(board, shapes, order)}
-    told |= dict.fromkeys(_told_otherwise(board, shapes))
+    queue, lines = board.queue, _Lines(board)
+    told = {order: None for order in _fronts(board) if order in queue.orders and _is_news(board, lines, order)}
+    told |= dict.fromkeys(_told_otherwise(board, lines))
     if not board.news:
         board.places = {}
-    elif not board.places and _many(board, shapes):
+    elif not board.places and _many(board, lines):
         board.places = queue.places()
-    lines = {order: queue.lines[queue.orders[order].ask] for order in told}
-    return {order: explain(shapes.case(line), _ahead(board, order)) for order, line in lines.items()}
+    asking = {order: queue.lines[queue.orders[order].ask] for order in told}
+    return {order: explain(lines.case(line), _ahead(board, order), lines.own(line)) for order, line in asking.items()}
 
 
-def _many(board: Board, shapes: _Shapes) -> bool:
+def _many(board: Board, lines: _Lines) -> bool:
     """Return whether to look at all orders at once costs less than to ask for each of the others who is before it."""
     queue = board.queue
-    lines = [queue.lines[ask] for ask in board.news if ask in queue.lines]
-    left = sum(len(seqs) for line in lines for told, seqs in line.codes.items() if told is not _most(line, shapes))
+    asking = [queue.lines[ask] for ask in board.news if ask in queue.lines]
+    left = sum(len(seqs) for line in asking for told, seqs in line.codes.items() if told is not _most(line, lines))
     return left * len(queue.projects) > _SORTED * len(queue.orders)
 
 
@@ -94,36 +103,35 @@ def _fronts(board: Board) -> Iterator[str]:
         board.fronts[name] = order
 
 
-def _told_otherwise(board: Board, shapes: _Shapes) -> list[str]:
+def _told_otherwise(board: Board, lines: _Lines) -> list[str]:
     """Return orders that were told otherwise than most of their line must be: some of them, the others next time."""
     found: list[str] = []
     while board.news and len(found) < TOLD_MAX:
         ask = next(iter(board.news))
         if line := board.queue.lines.get(ask):
-            found += islice(_wrong(board, line, shapes), TOLD_MAX - len(found))
+            found += islice(_wrong(board, line, lines), TOLD_MAX - len(found))
         if len(found) < TOLD_MAX:
             del board.news[ask]
     return found
 
 
-def _wrong(board: Board, line: Line, shapes: _Shapes) -> Iterator[str]:
-    most = _most(line, shapes)
+def _wrong(board: Board, line: Line, lines: _Lines) -> Iterator[str]:
+    most = _most(line, lines)
     for told, seqs in line.codes.items():
         if told is not most:
-            yield from (order for _, order in seqs if _is_news(board, shapes, order))
+            yield from (order for _, order in seqs if _is_news(board, lines, order))
 
 
-def _most(line: Line, shapes: _Shapes) -> WaitCode | None:
+def _most(line: Line, lines: _Lines) -> WaitCode | None:
     """Return the first reason of all of a line, but for those who are behind nobody."""
-    return WaitCode.HIGHER_PRIORITY_AHEAD if line.claims else shapes.alone(line)
+    return lines.first(line, behind=bool(line.claims))
 
 
-def _is_news(board: Board, shapes: _Shapes, order: str) -> bool:
+def _is_news(board: Board, lines: _Lines, order: str) -> bool:
     """Return whether the first reason of an order is another than it was told."""
     waiting = board.queue.orders[order]
     line = board.queue.lines[waiting.ask]
-    behind = board.queue.is_behind(order)
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else shapes.alone(line)
+    code = lines.first(line, behind=board.queue.is_behind(order))
     return code not in (None, waiting.code)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sortedcontainers import SortedDict, SortedList
 
-from qm_events.specs import OrderRequest, TopologyLevel
+from qm_events.specs import Amounts, OrderRequest, TopologyLevel
 
 Kind = tuple[str, int, tuple[str, ...]]
 """Accelerator type, memory of one card in MiB, and the traits of the node, sorted."""
@@ -36,6 +36,20 @@ class Shape(NamedTuple):
     traits: tuple[str, ...] = ()
 
 
+class Right(NamedTuple):
+    """What an order may take from others beside what its priority gives."""
+
+    owes_in: str = ""
+    """The tenant of an order that borrows; empty: it is in quota."""
+    owed_in: str = ""
+    """The tenant whose borrowers owe it cards; empty: none do."""
+    due: tuple[tuple[str, int], ...] = ()
+    """How many, by dimension, sorted."""
+
+
+NO_RIGHT = Right()
+
+
 class Ask(NamedTuple):
     """All that decides whether and when an order may be placed: orders that ask the same are answered the same."""
 
@@ -46,6 +60,11 @@ class Ask(NamedTuple):
     """When it ends at the latest."""
     owner: str
     """The order that a place is kept for, else empty."""
+    after: datetime | None = None
+    """It may be placed from this time on; None = at once."""
+    right: Right = NO_RIGHT
+    reservation: str = ""
+    """That it runs on."""
 
     @property
     def cards(self) -> int:
@@ -90,9 +109,18 @@ def shape_of(request: OrderRequest) -> Shape:
     )
 
 
-def ask_of(request: OrderRequest, owner: str = "") -> Ask:
-    """Return what an order asks for; `owner`: its id if a place is kept for it."""
-    return Ask(shape_of(request), request.duration_seconds, request.expires_at, owner)
+def lent_cards(amounts: Amounts | None) -> dict[str, int]:
+    """Return what of these amounts is cards, by dimension (`cards`, `cards/<accelerator>`)."""
+    values = amounts.values if amounts else {}
+    return {name: count for name, count in values.items() if name.partition("/")[0] == "cards" and count > 0}
+
+
+def right_of(tenant: str, borrowed: Amounts | None, reclaims: Amounts | None) -> Right:
+    """Return what admission says of borrowed quota, as it counts here."""
+    if lent_cards(borrowed):
+        return Right(owes_in=tenant)
+    due = tuple(sorted(lent_cards(reclaims).items()))
+    return Right(owed_in=tenant, due=due) if due else NO_RIGHT
 
 
 @lru_cache(maxsize=1 << 18)

@@ -13,6 +13,7 @@ from qm_scheduler.board import Board
 from qm_scheduler.estimate import estimate
 from qm_scheduler.fleet import Card, Node
 from qm_scheduler.health import Name
+from qm_scheduler.own import own_reasons
 from qm_scheduler.pool import CLASSES, Pool
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.reasons import explain
@@ -132,7 +133,7 @@ class NodeView(BaseModel):
 
 
 class TypeCapacity(BaseModel):
-    """The cards of one accelerator type: `total` is the sum of the others."""
+    """The cards of one accelerator type: `total` is the sum of the others but `reserved`."""
 
     accelerator: str
     total: int
@@ -144,6 +145,8 @@ class TypeCapacity(BaseModel):
     unknown: int
     quarantined: int
     cordoned: int
+    reserved: int
+    """Of the free ones: kept for reservations that have begun."""
 
 
 class CapacityView(BaseModel):
@@ -218,10 +221,16 @@ def node_view(pool: Pool, node: Node) -> NodeView:
     )
 
 
-def capacity_view(pool: Pool) -> CapacityView:
+def capacity_view(board: Board, now: datetime) -> CapacityView:
     """Return the counts of all types that the fleet has."""
+    pool, reserved = board.pool, board.reserved(now)
     items = [
-        TypeCapacity(accelerator=name, total=classes.total(), **{each: classes[each] for each in CLASSES})
+        TypeCapacity(
+            accelerator=name,
+            total=classes.total(),
+            reserved=reserved.get(name, 0),
+            **{each: classes[each] for each in CLASSES},
+        )
         for name, classes in sorted(pool.counts.items())
         if classes.total()
     ]
@@ -232,7 +241,7 @@ def queue_item(board: Board, docs: Mapping[str, OrderDoc], order: str, now: date
     """Return a waiting order with the reasons that hold at this moment; `docs` are the resident allocations."""
     doc, waiting = docs[order], board.queue.orders[order]
     asked, line = doc.asked, board.line(order)
-    reasons = explain(board.case(waiting.ask.shape), line)
+    reasons = explain(board.case(waiting.ask.shape), line, own_reasons(board, waiting.ask))
     return QueueItem(
         order=order,
         tenant=doc.tenant,

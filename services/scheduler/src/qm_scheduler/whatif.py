@@ -9,10 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from qm_events.ids import stream_name
 from qm_events.specs import OrderRequest, PlacedUnit, ServiceModel, Specification, Topology, WaitReason
 from qm_events.units import DnsLabel
+from qm_scheduler.board import Board
 from qm_scheduler.domain import Enqueue
 from qm_scheduler.estimate import estimate
 from qm_scheduler.health import Name
 from qm_scheduler.inventory import Cordon, Describe
+from qm_scheduler.laws import Laws
+from qm_scheduler.own import own_reasons
 from qm_scheduler.reasons import explain
 from qm_scheduler.sandbox import Sandbox
 from qm_scheduler.views import NodeInput
@@ -35,6 +38,8 @@ class WhatIfOrder(BaseModel):
     priority: Annotated[int, Field(ge=-1000, le=1000, strict=True)] = 0
     topology: Topology | None = None
     duration_seconds: Annotated[int, Field(ge=1, le=316_224_000, strict=True)] | None = None
+    preemptible: bool = False
+    reservation: Name | None = None
 
     def request(self) -> OrderRequest:
         """Return it as the queue takes it; what decides nothing is made up."""
@@ -80,9 +85,9 @@ class WhatIfView(BaseModel):
     orders: list[WhatIfOutcome]
 
 
-def whatif(asked: WhatIf, docs: Mapping[str, Mapping[str, Any]], now: datetime) -> WhatIfView | Rejected:
+def whatif(asked: WhatIf, docs: Mapping[str, Mapping[str, Any]], now: datetime, laws: Laws) -> WhatIfView | Rejected:
     """Run the scheduler on a copy of these resident documents; Rejected: the fleet could not be so."""
-    box = Sandbox(now, {name: dict(known) for name, known in docs.items()})
+    box = Sandbox(now, {name: dict(known) for name, known in docs.items()}, Board(laws=laws))
     changes = [Act(stream_name("node", node), Describe(body.fact(node))) for node, body in asked.nodes.items()]
     changes += [Act(stream_name("node", node), Cordon("what if")) for node in asked.cordon]
     for change in changes:
@@ -126,6 +131,8 @@ def _outcome(box: Sandbox, order: str) -> WhatIfOutcome:
         order=order,
         units=[],
         position=box.board.queue.ahead(order)[0] + 1,
-        reasons=list(explain(box.board.case(waiting.ask.shape), box.board.line(order))),
+        reasons=list(
+            explain(box.board.case(waiting.ask.shape), box.board.line(order), own_reasons(box.board, waiting.ask))
+        ),
         estimate=estimate(box.board, box.docs["allocations"], order, box.now),
     )
