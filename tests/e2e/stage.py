@@ -20,6 +20,7 @@ def world(
     nodes: int = 1,
     cards: int = 8,
     limits: Mapping[str, int] | None = None,
+    priority_at_most: int | None = None,
     approve_from: int | None = None,
     sick: Sequence[str] = (),
 ) -> Scenario:
@@ -40,7 +41,7 @@ def world(
                 {"name": f"{name}-{kind}", "service_models": models, "reference": kind} for kind, models in _SERVE
             ],
             "models": [{"name": f"{name}-llama", "reference": "oci:llama"}],
-            "quotas": [{"tenant": name, "limits": limits}] if limits else [],
+            "quotas": [{"tenant": name, "limits": limits, "priority_at_most": priority_at_most}] if limits else [],
             "approval_policies": [{"tenant": name, "policies": [policy]}] if approve_from else [],
             "nodes": [_nodes(name, nodes, cards)],
             "sick_cards": [{"card": card, "status": "failed", "code": "XID-79"} for card in sick],

@@ -98,10 +98,13 @@ def test_an_approver_and_an_operator_find_what_they_need(qm: Qm, served: Embedde
 
 def test_a_project_asks_for_quota_and_gets_it(qm: Qm, served: Embedded) -> None:
     login(qm, served, "operator")
-    qm("quota", "set", "acme/speech", "--limit", "cards=2", "--report-only", "cards")
+    qm("quota", "set", "acme/speech", "--limit", "cards=2", "--report-only", "cards", "--priority-at-most", "9")
+    assert re.search("priority .*highest allowed .*0", qm("quota", "acme/speech")), "the tenant has no bound: 0"
     login(qm, served, "alice")
     quote = json.loads(qm("quote", "a100-1", "--project", "vision"))
     assert quote["admission"]["outcome"] == "admitted"
+    urgent = json.loads(qm("quote", "a100-1", "--project", "vision", "--priority", "1"))
+    assert urgent["admission"]["code"] == "priority-not-allowed"
     asked = qm("quota", "ask", "acme/vision", "--limit", "cards=900", "--reason", "more", "--json")
     request = json.loads(asked)["request"]
     login(qm, served, "operator")
@@ -138,7 +141,11 @@ def test_the_log_is_kept_in_a_file_and_damage_to_it_is_seen(qm: Qm, served: Embe
 
 
 def test_the_story_of_the_demo_comes_true(qm: Qm) -> None:
-    assert "all of it came true" in qm("demo")
+    told = qm("demo")
+    assert "all of it came true" in told
+    assert len(told.splitlines()) < 100, "a summary, to be read"
+    for part in ("whole-servers, level 1: granted by bob", "released ", "Sanitised ", "receipt: clean", "CARD-HOURS"):
+        assert part in told
 
 
 def test_two_products_do_not_share_a_folder(qm: Qm, served: Embedded) -> None:

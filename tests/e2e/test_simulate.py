@@ -18,7 +18,7 @@ POLICY = {"name": "large", "cards_at_least": 12, "levels": LEVELS}
 
 def scene() -> Scenario:
     """Two nodes of eight cards, quota for twenty-six: it is the cards that are short first, then the quota."""
-    return world("sim", nodes=2, cards=8, limits={"cards": 26, "card_hours_month": 5_000})
+    return world("sim", nodes=2, cards=8, limits={"cards": 26, "card_hours_month": 5_000}, priority_at_most=4)
 
 
 def wish(random: Random) -> dict[str, Any]:

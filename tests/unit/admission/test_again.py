@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from qm_admission.book import SetLimits
 from qm_events.catalog import OrderExpired
 from qm_events.provisioner import EnvironmentQuarantined, EnvironmentReady
 from qm_events.scheduler import AllocationAllocated
 from qm_events.specs import OrderRequest, PlacedUnit
-from tests.unit.admission.desk import Desk, allocate, furnished, names, request, submit
+from tests.unit.admission.desk import TENANT, Desk, allocate, furnished, names, request, submit
 from tests.unit.admission.test_hours import JULY, JUNE, at, limit, line, ready, used
 from tests.unit.admission.test_hours_ledger import preempted, released, returned
 
@@ -134,6 +135,16 @@ class TestSuspension:
     def test_it_comes_back_when_the_limit_is_raised(self, desk: Desk) -> None:
         desk.advance(hours=11)
         give_up(desk)
+        assert "order.resumed" in names(limit(desk, 60, hours_exhausted="suspend"))
+
+    def test_a_bound_of_the_priority_that_was_lowered_since_does_not_keep_it_out(self) -> None:
+        desk = furnished()
+        desk.command("quota/acme", SetLimits(TENANT, None, {}, priority_at_most=5))
+        limit(desk, 20, hours_exhausted="suspend")
+        served(desk, priority=5)
+        desk.advance(hours=11)
+        give_up(desk)
+        assert names(desk.command("quota/acme", SetLimits(TENANT, None, {}))) == ["quota_limit.set"]
         assert "order.resumed" in names(limit(desk, 60, hours_exhausted="suspend"))
 
     def test_it_stands_in_line_where_its_submission_puts_it(self, desk: Desk) -> None:

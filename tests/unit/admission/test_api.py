@@ -50,6 +50,20 @@ async def test_a_put_replaces_everything(stage: Stage) -> None:
     assert (shown["limits"], shown["over_quota"]) == ({"cpu_milli": 1}, "hold")
 
 
+async def test_an_operator_bounds_the_priority_of_a_tenant_and_its_admin_that_of_a_project(stage: Stage) -> None:
+    bounds = [("", None, "otto"), ("", 10, "otto"), ("/vision", 20, "tina"), ("/vision", 3, "tina")]
+    shown = []
+    for project, bound, by in bounds:
+        said = await stage.done("PUT", f"/quotas/acme{project}", {"limits": {}, "priority_at_most": bound}, by=by)
+        shown.append((said["priority_at_most"], said["priority_allowed"]))
+    assert shown == [(None, 0), (10, 10), (20, 10), (3, 3)]
+    assert (await stage.done("GET", "/quotas/acme/speech", by="kim"))["priority_allowed"] == 10
+    assert await stage.refused("PUT", "/quotas/acme", {"limits": {}, "priority_at_most": 99}) == (403, "forbidden")
+    for wrong in (-1, 1_001, 0.5, "9", True):
+        body = {"limits": {}, "priority_at_most": wrong}
+        assert await stage.refused("PUT", "/quotas/acme/vision", body) == (422, "validation-failed")
+
+
 async def test_a_put_on_an_old_version_is_refused(stage: Stage) -> None:
     read = await stage.call("GET", "/quotas/acme/vision")
     first = await stage.call("PUT", "/quotas/acme/vision", {"limits": {"cards": 1}}, if_match=read.headers["etag"])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from qm_admission.book import SetLimits, SetPolicies
+from qm_admission.requests import AskQuota, DecideQuota
 from qm_events import EventData
 from qm_events.approval import ApprovalPolicy
 from qm_events.catalog import OrderExpired, OrderReleaseRequested
@@ -78,6 +79,73 @@ def test_what_never_fits_is_rejected_before_anybody_is_asked(desk: Desk) -> None
     limit(desk, cards=1)
     desk.command("quota/acme", SetPolicies(TENANT, (ApprovalPolicy(name="all", approver_role=Role.APPROVER),)))
     assert names(submit(desk, "o1", request(cards=2))) == ["order.rejected"]
+
+
+@pytest.mark.parametrize(
+    ("tenant", "project", "asked", "scopes"),
+    [
+        (None, None, 0, []),
+        (None, None, -1_000, []),
+        (None, None, 1, ["acme"]),
+        (None, 1_000, 1_000, ["acme"]),
+        (10, None, 10, []),
+        (10, None, 11, ["acme"]),
+        (10, 3, 4, ["acme/vision"]),
+        (10, 3, 11, ["acme", "acme/vision"]),
+        (10, 20, 20, ["acme"]),
+        (10, 0, 1, ["acme/vision"]),
+        (0, 0, -1, []),
+    ],
+)
+def test_a_priority_above_the_bound_of_a_scope_on_the_path_is_rejected(
+    desk: Desk, tenant: int | None, project: int | None, asked: int, scopes: list[str]
+) -> None:
+    for name, bound in ((None, tenant), ("vision", project)):
+        desk.command("quota/acme", SetLimits(TENANT, name, {}, priority_at_most=bound))
+    said = submit(desk, "o1", request(priority=asked))
+    if not scopes:
+        assert names(said)[-1] == "order.admitted"
+        return
+    (rejected,) = said
+    assert rejected.code == "priority-not-allowed"
+    assert [(it.scope, it.dimension, it.requested) for it in rejected.violations] == [
+        (scope, "priority", asked) for scope in scopes
+    ]
+    least = min(it.limit for it in rejected.violations)
+    assert rejected.remedy.startswith(f"Ask for a priority of at most {least}, or have priority_at_most of ")
+    assert names(submit(desk, "o2", request(priority=least)))[-1] == "order.admitted"
+    assert used(desk) == 1
+
+
+def test_a_priority_and_a_limit_in_the_way_are_told_together(desk: Desk) -> None:
+    limit(desk, cards=1)
+    (rejected,) = submit(desk, "o1", request(cards=1, count=2, priority=5))
+    assert [it.dimension for it in rejected.violations] == ["priority", "cards"]
+    assert rejected.remedy == (
+        "Ask for a priority of at most 0, or have priority_at_most of acme raised. "
+        "Order a count of at most 1; or ask for a higher limit of cards in acme/vision."
+    )
+    assert [it.kind for it in rejected.remedies] == ["ask_for_quota"]
+
+
+def test_a_held_order_is_rejected_when_its_priority_is_taken_away_and_facts_alone_tell_it_after_a_restart(
+    desk: Desk,
+) -> None:
+    desk.command("quota/acme", SetLimits(TENANT, None, {"cards": 1}, priority_at_most=5))
+    submit(desk, "o1", request())
+    assert names(submit(desk, "o2", request(priority=5))) == ["order.held"]
+    desk.restart()
+    assert names(desk.command("quota/acme", SetLimits(TENANT, None, {"cards": 1}, priority_at_most=4))) == [
+        "quota_limit.set",
+        "order.rejected",
+    ]
+
+
+def test_a_grant_of_quota_leaves_the_bound_of_the_priority(desk: Desk) -> None:
+    desk.command("quota/acme", SetLimits(TENANT, "vision", {"cards": 1}, priority_at_most=0))
+    desk.command("quota/acme", AskQuota("r", TENANT, "vision", {"cards": 2}, "more", "dev"))
+    said = desk.command("quota/acme", DecideQuota("r", "approve", "tina"))
+    assert [it.priority_at_most for it in said if it.wire_type == "quota_limit.set.v1"] == [0]
 
 
 def test_what_does_not_fit_now_is_held_and_admitted_by_the_refund(desk: Desk) -> None:

@@ -128,7 +128,7 @@ def check(desk: Desk) -> None:
         if getattr(state, "phase", "") == "held":
             asked, place = state.submission.request, (state.submission.submitted_at, stream.partition("/")[2])
             path = quota.path_of(asked.tenant, asked.project)
-            answer = claims.weigh(path, quota.amounts_of(asked), life_of(asked), place, desk.context()).answer
+            answer = claims.weigh(path, quota.amounts_of(asked), life_of(asked), place, 0, desk.context()).answer
             assert answer is quota.Answer.HELD, stream
 
 

@@ -28,7 +28,7 @@ LIMITS = [{}, {"cards": 4}, {"cards": 8, "cards/h100": 2}, {"card_hours_month": 
 
 def asked(random: Random) -> OrderRequest:
     types = random.choice([("a100",), ("h100",), ("a100", "h100")])
-    life = random.choice([{}, {"duration_seconds": 36_000}])
+    life = random.choice([{}, {"duration_seconds": 36_000}]) | {"priority": random.choice([0, 0, 0, -5, 1])}
     return request(random.choice(["vision", "speech"]), random.choice([1, 2, 5]), types=types, **life)
 
 
@@ -39,7 +39,8 @@ def moved(desk: Desk, random: Random, number: int) -> None:
             limits = random.choice(LIMITS)
             lending = {"borrow": {"cards": 3}, "lend": {"cards": 1}} if "cards" in limits and project else {}
             over = random.choice(["hold", "hold", "refuse"])
-            desk.command("quota/acme", SetLimits(TENANT, project, limits, over, **lending))
+            bound = random.choice([None, 0, 1])
+            desk.command("quota/acme", SetLimits(TENANT, project, limits, over, **lending, priority_at_most=bound))
         case 1:
             policies = (ApprovalPolicy(name="big", cards_at_least=5, approver_role=Role.APPROVER),)
             desk.command("quota/acme", SetPolicies(TENANT, random.choice([(), policies])))

@@ -8,6 +8,7 @@ from qm_catalog.record_phase import reasons
 from qm_catalog.request_record import Record
 from qm_events import EventData, admission
 from qm_events.admission_quota import QuotaAdjusted, QuotaHoursEnding, QuotaHoursExhausted
+from qm_events.envelope import utc_text
 from qm_events.specs import Amounts, Remedy, Violation
 from tests.unit.catalog import walk
 from tests.unit.catalog.stage import Stage
@@ -61,7 +62,7 @@ def test_the_record_says_how_far_card_hours_reach() -> None:
     claimed, said = walk.admitted()
     said = (3, said[1].model_copy(update={"covered_until": at(100)}))
     record = fold(in_order(tell(walk.submitted(), claimed, said)))
-    assert reserved(record) == ("True", "Claimed", f"card-hours are held up to {at(100).isoformat()}")
+    assert reserved(record) == ("True", "Claimed", f"card-hours are held up to {utc_text(at(100))}")
     ending = QuotaHoursEnding(
         order=ORDER, scopes=PATH, covered_until=at(300), action="warn", remedy="r", noticed_at=at(240), looks_at=at(300)
     )
@@ -69,7 +70,7 @@ def test_the_record_says_how_far_card_hours_reach() -> None:
     record = fold(in_order(tell(walk.submitted(), *told)))
     assert reserved(record)[:2] == ("True", "HoursExhausted")
     record = fold(in_order(tell(walk.submitted(), *told, (400, adjusted("renewed", 500)))))
-    assert reserved(record)[2] == f"card-hours are held up to {at(500).isoformat()}"
+    assert reserved(record)[2] == f"card-hours are held up to {utc_text(at(500))}"
 
 
 def test_settling_after_the_refund_is_no_anomaly() -> None:

@@ -14,6 +14,7 @@ from qm_catalog.record_phase import Phase, ended_by, phase, reasons, times
 from qm_catalog.request_record import Record
 from qm_catalog.standing import finished, holds_cards, promised_end
 from qm_events import EventData, scheduler
+from qm_events.envelope import utc_text
 from qm_events.specs import EndCause, Health
 from tests.unit.catalog import walk
 from tests.unit.catalog.walk import ENDS, STORIES, Story, at, fold, in_order, tell
@@ -153,7 +154,7 @@ def test_a_suspended_order_is_held_and_says_when_hours_renew() -> None:
     story = [event for event in in_order(STORIES["suspended and withdrawn"]) if event.time < at(28)]
     record = fold(story)
     assert (phase(record), reasons(record)[0].code) == (Phase.HELD, "QuotaExhausted")
-    assert reasons(record)[0].figures == {"renews_at": at(80).isoformat()}
+    assert reasons(record)[0].figures == {"renews_at": utc_text(at(80))}
     assert status(record, "QuotaReserved") == ("True", "Suspended")
 
 

@@ -1,5 +1,6 @@
 """The SDK and the small parts of the command line, without a server."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -14,7 +15,8 @@ from qm_client import session
 from qm_client.embedded.clock import StoredClock
 from qm_client.logs import causal_tree
 from qm_client.quotas import quantities
-from qm_client.sdk import ApiError, Client
+from qm_client.sdk import ApiError, Client, impaired
+from qm_client.show import explain
 
 
 def client(answers: list[httpx.Response], seen: list[httpx.Request] | None = None) -> Client:
@@ -66,6 +68,24 @@ def test_watch_shows_each_change_once_and_ends_when_the_order_is_usable() -> Non
     with client(answers) as api:
         shown = [record["phase"] for record in api.watch("o", limit_seconds=30, every_seconds=0)]
     assert shown == ["queued", "provisioning", "active"]
+
+
+def test_an_order_whose_card_fell_sick_says_so_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    well = {"type": "Scheduled", "status": "True", "reason": "Allocated", "message": ""}
+    sick = well | {"reason": "Impaired", "message": "gpu-2-c1 failed XID-79"}
+    records = [{"order": "o", "phase": "verifying", "reason": None, "conditions": [it]} for it in (well, sick, sick)]
+    records.append({**records[-1], "phase": "active"})
+    with client([httpx.Response(200, json=record) for record in records]) as api:
+        shown = list(api.watch("o", limit_seconds=30, every_seconds=0))
+    assert [(record["phase"], impaired(record)) for record in shown] == [
+        ("verifying", None),
+        ("verifying", sick["message"]),
+        ("active", sick["message"]),
+    ]
+    explain(shown[0])
+    assert "Impaired" not in capsys.readouterr().out
+    explain(shown[-1])
+    assert re.search("active\n +Impaired gpu-2-c1 failed XID-79\n +remedy: .*--fault", capsys.readouterr().out)
 
 
 def test_a_session_is_readable_by_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

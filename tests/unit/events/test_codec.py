@@ -10,6 +10,7 @@ import pytest
 from qm_events import UndecodableEvent, UnknownEventType, codec, decode, encode, new_event
 from qm_events.catalog import OrderCancelRequested
 from qm_events.codec import check_upcasters, current, upcaster
+from qm_events.envelope import utc_text
 
 GOLDEN = Path(__file__).parents[2] / "contract" / "golden"
 
@@ -102,3 +103,9 @@ def test_an_upcaster_that_fails_makes_its_fact_undecodable():
     upcaster("a.v1", NOW)(lambda data: data["missing"])
     with pytest.raises(UndecodableEvent, match=r"a\.v1"):
         decode(written(type="a.v1"))
+
+
+def test_an_instant_in_a_text_is_written_as_on_the_wire() -> None:
+    for at in (AT, AT.replace(microsecond=5)):
+        event = new_event("order/o-1", 1, at, "/test", OrderCancelRequested(order="o-1", requested_at=at))
+        assert json.loads(encode(event))["data"]["requested_at"] == utc_text(at)

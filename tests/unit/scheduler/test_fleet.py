@@ -68,6 +68,33 @@ def test_a_node_is_retired_when_nothing_is_held_on_it_and_its_cards_may_serve_el
     assert yard.nodes_of("o2") == ["n2"]
 
 
+@pytest.mark.parametrize("trouble", ["isolated", "failed", "suspect", "unknown"])
+def test_a_node_is_not_retired_with_what_is_known_of_isolated_and_sick_cards(trouble: str) -> None:
+    yard = Yard()
+    yard.node("n1", {"h100": 2})
+    card = "n1-h100-0"
+    if trouble == "isolated":
+        yard.order("first", request(cards=2))
+        yard.give_back_dirty("first")
+        yard.clear("n1", "n1-h100-1")
+    else:
+        yard.health("n1", card, trouble)
+    answer = yard.retire("n1")
+    if trouble == "unknown":
+        assert not isinstance(answer, Rejected), "unknown is not sick: a node that nobody hears of can leave"
+        return
+    assert isinstance(answer, Rejected)
+    assert (answer.code, card in answer.detail, "n1-h100-1" in answer.detail) == ("node-isolates-cards", True, False)
+    if trouble != "isolated":
+        yard.clear("n1", card)
+        assert isinstance(yard.retire("n1"), Rejected), "an operator's word does not make a sick card well"
+        yard.node("n1", [CardSpec(card="n1-h100-1", accelerator="h100", memory_mib=80 * MIB)])
+        assert isinstance(yard.retire("n1"), Rejected)
+    yard.clear("n1", card)
+    assert not isinstance(yard.retire("n1"), Rejected)
+    assert len(facts(yard, NodeRetired)) == 1
+
+
 def test_a_node_that_comes_back_with_other_cards_is_reconciled_card_by_card() -> None:
     yard = Yard()
     yard.node("n1", {"h100": 8})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qm_events.envelope import utc_text
 from qm_events.scheduler import AllocationWaiting
 from qm_events.specs import OrderRequest, WaitCode
 from qm_scheduler.estimate import estimate
@@ -300,12 +301,12 @@ def test_the_next_end_and_the_estimate_come_from_the_ends_of_leases() -> None:
     allocated_at = yard.doc("first").allocated_at
     assert allocated_at is not None
     # Until it is READY, that is taken to be ten minutes after its allocation.
-    assert yard.why("it")[0].figures["next_end"] == (allocated_at + timedelta(minutes=70)).isoformat()
+    assert yard.why("it")[0].figures["next_end"] == utc_text(allocated_at + timedelta(minutes=70))
     docs = yard.docs.resident("allocations")
     assert estimate(yard.board, docs, "it", yard.now) == START + timedelta(hours=5)
     yard.ready("first")
     ready = yard.now
-    assert yard.why("it")[0].figures["next_end"] == (ready + timedelta(hours=1)).isoformat()
+    assert yard.why("it")[0].figures["next_end"] == utc_text(ready + timedelta(hours=1))
     assert estimate(yard.board, docs, "it", yard.now) == START + timedelta(hours=5)
     assert yard.codes("it") == [IN_USE]
     yard.order("behind", request())

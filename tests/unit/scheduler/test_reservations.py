@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from qm_events.envelope import utc_text
 from qm_events.specs import WaitCode
 from qm_scheduler.reservations import EndReservation, Maintain, Reserve
 from qm_scheduler.view import Shape
@@ -106,7 +107,7 @@ def test_more_than_there_is_is_refused_with_figures_and_the_next_window_that_fit
     assert refused.code == "reservation-overbooked"
     (figures,) = refused.violations
     assert (figures.limit, figures.used, figures.requested, figures.short_by) == (8, 8, 4, 4)
-    assert f"{at(3).isoformat()} to {at(5).isoformat()}" in refused.remedy
+    assert f"{utc_text(at(3))} to {utc_text(at(5))}" in refused.remedy
     assert not isinstance(reserve(made, "r3", 3, 5), Rejected)
     assert isinstance(reserve(made, "r4", 4, 6), Rejected)
     assert not isinstance(reserve(made, "r5", 5, 6, units=2), Rejected)

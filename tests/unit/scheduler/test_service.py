@@ -415,7 +415,7 @@ async def test_a_reservation_of_too_much_is_refused_with_figures_and_a_window(st
     assert reply.status_code == 409, reply.text
     problem = reply.json()
     assert problem["code"] == "reservation-overbooked"
-    assert "2026-06-01T12:00:00+00:00 to 2026-06-01T14:00:00+00:00" in problem["remedy"]
+    assert "2026-06-01T12:00:00Z to 2026-06-01T14:00:00Z" in problem["remedy"]
     (violation,) = problem["violations"]
     assert {key: violation[key] for key in ("limit", "used", "requested", "short_by")} == {
         "limit": 2,

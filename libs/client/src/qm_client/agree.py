@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from qm_client.sdk import Json
 from qm_client.session import open_session
-from qm_client.show import Json, console, emit
+from qm_client.show import console, emit
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 Approval = Annotated[str, typer.Argument(help="The id of the approval, see `qm approvals`.")]

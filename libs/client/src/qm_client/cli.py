@@ -102,6 +102,7 @@ Project = Annotated[str, typer.Option(help="`name` or `tenant/name`.")]
 ServiceModel = Annotated[str, typer.Option("--model", "-m", help="bare_metal, vm, kubernetes or maas.")]
 Count = Annotated[int, typer.Option(help="Units of the specification.")]
 Duration = Annotated[str | None, typer.Option(help="ISO 8601, counts from ready: PT8H.")]
+Priority = Annotated[int, typer.Option(help="Higher goes first; `qm quota` shows how high you may go.")]
 
 
 @app.command()
@@ -111,10 +112,11 @@ def quote(
     service_model: ServiceModel = "vm",
     count: Count = 1,
     duration: Duration = None,
+    priority: Priority = 0,
 ) -> None:
     """Ask what an order would cost, take, wait for and when it may start, and what would help; place nothing."""
     with open_session() as client:
-        body = _order_body(project, specification, service_model, count, None, None, duration, 0, None)
+        body = _order_body(project, specification, service_model, count, None, None, duration, priority, None)
         emit(client.quote(body), True)
 
 
@@ -127,7 +129,7 @@ def order(
     image: Annotated[str | None, typer.Option(help="An approved image of the offering.")] = None,
     serve: Annotated[str | None, typer.Option(help="The approved model to serve; maas needs it.")] = None,
     duration: Duration = None,
-    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
+    priority: Priority = 0,
     ssh_key: Annotated[
         list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A file with a public key.")
     ] = None,

@@ -7,8 +7,9 @@ import typer
 import yaml
 
 from qm_client.operate import AsJson
+from qm_client.sdk import Json
 from qm_client.session import open_session
-from qm_client.show import Json, emit
+from qm_client.show import emit
 
 Node = Annotated[str, typer.Argument(help="The name of the node.")]
 Reason = Annotated[str, typer.Option(help="Why; it is on the log.")]

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from qm_client.sdk import Json
 from qm_client.session import open_session
-from qm_client.show import Json, emit
+from qm_client.show import emit
 
 
 class ShowsByDefault(TyperGroup):
@@ -47,6 +48,7 @@ def show(scope: Scope, as_json: AsJson = False) -> None:
         rows.append(
             [f"card hours of {month['month']}", "card-hours", month["limit"], used, month["available"], None, None]
         )
+    rows.append(["priority", "highest allowed", answer["priority_allowed"], *[None] * 4])
     emit(answer, as_json, rows, HEADS)
 
 
@@ -59,6 +61,9 @@ def set_limits(
     report_only: Annotated[list[str] | None, typer.Option(help="A dimension whose limit is only told.")] = None,
     over_quota: Annotated[str, typer.Option(help="hold or refuse what does not fit now.")] = "hold",
     hours_exhausted: Annotated[str, typer.Option(help="What runs on used up hours: warn, suspend or end.")] = "warn",
+    priority_at_most: Annotated[
+        int | None, typer.Option(help="The highest that an order may ask for; left out: 0, or as the tenant.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replace all limits of a scope; what is not named is unlimited from then on."""
@@ -69,6 +74,7 @@ def set_limits(
         "report_only": report_only or [],
         "over_quota": over_quota,
         "hours_exhausted": hours_exhausted,
+        "priority_at_most": priority_at_most,
     }
     with open_session() as client:
         answer = client.call("PUT", f"/quotas/{scope}", body)

@@ -12,6 +12,12 @@ ENDED = frozenset({"closed", "rejected", "cancelled", "expired", "failed"})
 """Phases that nothing follows."""
 
 
+def impaired(record: Json) -> str | None:
+    """Return which of the cards that an order holds are seen to be sick; None where none is."""
+    found = (it for it in record.get("conditions", ()) if (it["type"], it["reason"]) == ("Scheduled", "Impaired"))
+    return next((str(it["message"]) for it in found), None)
+
+
 class ApiError(Exception):
     """The answer was a problem (RFC 9457). `problem` is its body."""
 
@@ -82,11 +88,11 @@ class Client:
         return self.call("GET", f"/orders/{order}")
 
     def watch(self, order: str, *, limit_seconds: float, every_seconds: float = 0.2) -> Iterator[Json]:
-        """Yield the record each time its phase or reason changed, until it is active, ended or the limit is over."""
+        """Yield the record when its phase, reason or sick cards changed, until it is usable, ended or time is up."""
         end, seen = time.monotonic() + limit_seconds, None
         while time.monotonic() < end:
             record = self.order(order)
-            state = (record["phase"], (record.get("reason") or {}).get("code"))
+            state = (record["phase"], (record.get("reason") or {}).get("code"), impaired(record))
             if state != seen:
                 seen = state
                 yield record

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-Json = dict[str, Any]
+from qm_client.sdk import Json, impaired
+
 console = Console(width=1_000, soft_wrap=True)
 """As wide as what it shows: a terminal may break a line, but no id or path is cut or split by us."""
 
@@ -50,6 +51,11 @@ def explain(record: Json) -> None:
             console.print(f"    {escape(reason['counterfactual'])}")
         if reason.get("remedy"):
             console.print(f"    remedy: {escape(reason['remedy'])}")
+    if sick := impaired(record):
+        console.print(f"  [yellow]Impaired[/yellow] {escape(sick)}")
+        console.print(
+            "    remedy: it runs on; to change it, `qm release ORDER --fault WHAT --card CARD`, then order again"
+        )
 
 
 def _figures(value: Any) -> str:
@@ -59,3 +65,21 @@ def _figures(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(map(_figures, value)) if any(isinstance(v, dict) for v in value) else "/".join(map(str, value))
     return str(value)
+
+
+def recount(record: Json) -> None:
+    """Print the record of an order that was served in short: what it got, when, what is true of it, and its receipt."""
+    what = f"{record['count']} x {record['specification']['name']} as {record['service_model']}"
+    console.print(f"[bold]{record['order']}[/bold]  {record['phase']}: {what} for {record['requester']}")
+    for it in record["approvals"]:
+        console.print(f"  approval {it['policy']}, level {it['level']}: {it['status']} by {it['approver']}")
+    console.print(f"  cards: {', '.join(record['allocation']['cards'])}")
+    probes = (f"{it['name']} {'passed' if it['passed'] else 'failed'}" for it in record["probes"])
+    console.print(f"  tried as its user: {', '.join(probes)}")
+    console.print()
+    emit(None, False, ((name.removesuffix("_at"), at) for name, at in record["times"].items()), ("WHAT", "WHEN"))
+    console.print()
+    rows = ((it["type"], it["status"], it["reason"], it["message"]) for it in record["conditions"])
+    emit(None, False, rows, ("CONDITION", "", "REASON", ""))
+    receipt = record["receipt"]
+    console.print(f"\n  receipt: {receipt['outcome']}, {receipt['cause']}; digest {receipt['digest']}")

@@ -233,6 +233,9 @@ class QuotaLimitSet(EventData):
     """None = `warn`. What happens to a running order whose monthly card-hours are used up, after a notice."""
     notice_seconds: int | None = Field(default=None, ge=0)
     """How long before that the notice comes; None = an hour."""
+    priority_at_most: int | None = Field(default=None, ge=0, le=1000)
+    """The highest priority that an order may ask for; every scope of its path counts. None: 0 for a tenant, as its
+    tenant for a project."""
 
 
 @event("approval_policy.set", version=1, topic=QUOTAS)

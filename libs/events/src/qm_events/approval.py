@@ -57,7 +57,10 @@ class ApprovalLevel(Value):
     lapses_after_seconds: Seconds | None = Field(
         default=None, description="Time-out: undecided by then, the order is rejected."
     )
-    remind_every_seconds: Interval | None = Field(default=None, description="Those awaited are reminded so often.")
+    remind_every_seconds: Interval | None = Field(
+        default=None,
+        description="Those awaited are reminded after so long; each further pause is twice the last, up to a day.",
+    )
     escalate_after_seconds: Seconds | None = Field(
         default=None, description="Undecided by then, `escalate_to` may decide too; without it the next level is asked."
     )

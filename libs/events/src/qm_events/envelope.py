@@ -33,6 +33,11 @@ UtcTime = Annotated[datetime, BeforeValidator(_written_out), AfterValidator(_awa
 """An instant: aware, kept in UTC, to the microsecond."""
 
 
+def utc_text(at: datetime) -> str:
+    """Return an instant, kept in UTC, as it stands in all texts and figures: with `Z`, as on the wire."""
+    return at.isoformat().replace("+00:00", "Z")
+
+
 class EventData(BaseModel):
     """Base of all facts: frozen, and an unknown field is an error when written."""
 

@@ -18,7 +18,8 @@ Invariants
 - An order passes no older one that waits for something it takes itself (`lines`).
 - A vote binds to the digest of the parameters. Only a vote approves: no change of people, time or delegation does, and
   nobody entitled is never a consent. One word a person and one a seat; nobody decides on an order of his own.
-- What an order was rejected for is a code: `quota-never-fits`, `quota-exceeded`, `approval-denied`, `approval-lapsed`.
+- What an order was rejected for is a code: `quota-never-fits`, `priority-not-allowed`, `quota-exceeded`,
+  `approval-denied`, `approval-lapsed`.
 
 Not on its log: nothing. Its database can be dropped and is the same after `qm admission replay`.
 """

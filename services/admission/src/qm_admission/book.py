@@ -47,6 +47,7 @@ class SetLimits:
     lend: Quantities = field(default_factory=dict)
     hours_exhausted: Exhausted = "warn"
     notice_seconds: int = NOTICE_SECONDS
+    priority_at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ def _set_limits(state: Book, command: SetLimits, _: Context) -> Decision:
         lend=_sorted(command.lend) if command.lend else None,
         hours_exhausted=None if command.hours_exhausted == "warn" else command.hours_exhausted,
         notice_seconds=None if command.notice_seconds == NOTICE_SECONDS else command.notice_seconds,
+        priority_at_most=command.priority_at_most,
     )
     return [] if state.limits.get(command.project) == wanted else [wanted]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from qm_admission import hours, lending, quota
+from qm_admission import hours, lending, precedence, quota
 from qm_admission.hours import Life
 from qm_admission.lines import Place
 from qm_admission.months import month_end
@@ -32,13 +32,16 @@ def zone_of(tenant: str, ctx: Context) -> str:
     return doc.timezone if doc else "UTC"
 
 
-def weigh(path: tuple[str, ...], fixed: Quantities, life: Life, place: Place, ctx: Context) -> Verdict:
+def weigh(path: tuple[str, ...], fixed: Quantities, life: Life, place: Place, priority: int, ctx: Context) -> Verdict:
     """Return the answer to a claim of the `fixed` amounts and of the hours of `life`, were it made now."""
     scopes, zone = ctx.docs.resident("scopes"), zone_of(path[0], ctx)
     ahead, room = ctx.index.lines.ahead_of(place), ctx.index.lending.room
     taken, until = hours.asked(life, ctx.now, zone, path, scopes)
     amounts = {**fixed, **taken}
-    answer, violations = quota.assess(path, scopes, amounts, ahead, room)
+    if urgent := precedence.above(path, scopes, priority):
+        answer, violations = Answer.NEVER_FITS, (*urgent, *quota.never_fits(path, scopes, amounts))
+    else:
+        answer, violations = quota.assess(path, scopes, amounts, ahead, room)
     return Verdict(path, amounts, answer, tuple(_dated(it, zone) for it in violations), until)
 
 

@@ -1,14 +1,14 @@
 """The gates that an order passes, each answered in facts. Pure.
 
-A request that passes a limit even with nothing in use is rejected; a policy that matches asks a person, so nobody holds
-quota while people think; then all amounts are claimed at all scopes at once, or the order is held (or rejected, where
-the project says so) with every limit in the way.
+A request that passes a limit even with nothing in use, or asks for a priority that its scopes do not allow, is
+rejected; a policy that matches asks a person, so nobody holds quota while people think; then all amounts are claimed at
+all scopes at once, or the order is held (or rejected, where the project says so) with every limit in the way.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from qm_admission import claims, quota, remedies, ways
+from qm_admission import claims, precedence, quota, remedies, ways
 from qm_admission.conditions import first_asking
 from qm_admission.hours import Life, life_of
 from qm_admission.levels import next_question
@@ -31,10 +31,12 @@ def pass_through(
     """Return what becomes of an order now; `policies` are those that may still ask. An unchanged wait is no fact."""
     request, place = submission.request, (submission.submitted_at, order)
     path, fixed = quota.path_of(request.tenant, request.project), quota.amounts_of(request)
-    verdict = claims.weigh(path, fixed, life_of(request), place, ctx)
+    verdict = claims.weigh(path, fixed, life_of(request), place, request.priority, ctx)
     answer, violations = verdict.answer, verdict.violations
     if answer is Answer.NEVER_FITS:
-        return [_refused(order, "quota-never-fits", remedies.when_never(request, violations), submission, ctx, verdict)]
+        urgent = violations[0].dimension == precedence.DIMENSION
+        code = "priority-not-allowed" if urgent else "quota-never-fits"
+        return [_refused(order, code, remedies.when_never(request, violations), submission, ctx, verdict)]
     policy = first_asking(policies, submission, ctx)
     if policy and (question := next_question(state, order, policy, submission, ctx)):
         return [question]
@@ -52,7 +54,8 @@ def back_in_line(state: Admission, order: str, submission: Submission, life: Lif
     owner's to end it."""
     request, place = submission.request, (submission.submitted_at, order)
     path = quota.path_of(request.tenant, request.project)
-    verdict = claims.weigh(path, quota.amounts_of(request), life, place, ctx)
+    # Its priority was allowed when it was admitted: a bound that was lowered since does not keep it out for ever.
+    verdict = claims.weigh(path, quota.amounts_of(request), life, place, precedence.DEFAULT, ctx)
     if verdict.answer is Answer.FITS:
         return claims.resumed(order, verdict, ctx)
     if state.phase is Phase.HELD and quota.unchanged(quota.blocks(state.blocked), verdict.violations):

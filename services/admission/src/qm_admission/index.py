@@ -38,6 +38,7 @@ class Waiting:
     """How long it takes how many cards: hours depend on when it begins."""
     wakes_at: datetime | None = None
     """When the month of the hours that it waits for ends."""
+    priority: int = 0
 
     @property
     def place(self) -> Place:

@@ -54,6 +54,7 @@ def _limited(scope: Scope | None, event: Event[QuotaLimitSet]) -> Scope:
         lend=data.lend.values if data.lend else {},
         exhausted=data.hours_exhausted or "warn",
         notice_seconds=NOTICE_SECONDS if data.notice_seconds is None else data.notice_seconds,
+        priority_at_most=data.priority_at_most,
     )
 
 
@@ -143,7 +144,7 @@ def _always(_: Any) -> bool:
 
 SCOPES: Projection[Any] = Projection(
     name="scopes",
-    version=2,
+    version=3,
     model=Scope,
     folds={
         QuotaClaimed: Fold(_claimed, _scopes),

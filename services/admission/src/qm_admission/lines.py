@@ -136,4 +136,4 @@ class Lines:
 
 
 def _rules(scope: Scope) -> tuple[object, ...]:
-    return scope.limits, scope.over_quota, scope.report_only, scope.borrow, scope.lend
+    return scope.limits, scope.over_quota, scope.report_only, scope.borrow, scope.lend, scope.priority_at_most

@@ -69,6 +69,7 @@ def _waiting(event: Event[Any], status: Literal["pending_approval", "held"], **m
         status=status,
         amounts=amounts_of(request),
         life=_life(event, request),
+        priority=request.priority,
         **more,
     )
 
@@ -110,7 +111,7 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
     ),
     Projection(
         name="waiting",
-        version=2,
+        version=3,
         model=Waiting,
         folds={
             ApprovalRequested: Fold(_asked),

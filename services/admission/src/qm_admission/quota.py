@@ -49,6 +49,8 @@ class Scope:
     notice_seconds: int = NOTICE_SECONDS
     reached: Quantities = field(default_factory=dict)
     """The last threshold that was said of a month, in percent."""
+    priority_at_most: int | None = None
+    """None: see `precedence`."""
 
 
 EMPTY = Scope()
@@ -149,8 +151,8 @@ def post(scope: Scope | None, amounts: Quantities, sign: Literal[1, -1]) -> Scop
     # Sorted and without zeros: the document must not tell in which order the facts came.
     left = {name: used[name] for name in sorted(used) if used[name]}
     # What `replace(scope, used=left)` gives, in a third of the time: this is done for every claim at every scope.
-    kept = (scope.settled, scope.report_only, scope.borrow, scope.lend, scope.exhausted)
-    return Scope(scope.limits, left, scope.over_quota, *kept, scope.notice_seconds, scope.reached)
+    kept = (scope.settled, scope.report_only, scope.borrow, scope.lend, scope.exhausted, scope.notice_seconds)
+    return Scope(scope.limits, left, scope.over_quota, *kept, scope.reached, scope.priority_at_most)
 
 
 def settle(scope: Scope, amounts: Quantities, sign: Literal[1, -1]) -> Scope:

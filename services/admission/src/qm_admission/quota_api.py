@@ -64,6 +64,13 @@ class QuotaBody(BaseModel):
     notice_seconds: StrictInt = Field(
         default=NOTICE_SECONDS, ge=0, le=31 * 86_400, description="How long before that the notice comes."
     )
+    priority_at_most: StrictInt | None = Field(
+        default=None,
+        ge=0,
+        le=1000,
+        description="The highest priority that an order may ask for; it must keep the bound of its project and of its "
+        "tenant. Null: 0 for a tenant, as the tenant for a project.",
+    )
 
     _units = field_validator("limits", "borrow", "lend", mode="before")(in_their_units)
 
@@ -102,6 +109,7 @@ def routes(runtime: Runtime) -> APIRouter:
             body.lend,
             body.hours_exhausted,
             body.notice_seconds,
+            body.priority_at_most,
         )
         await runtime.execute(
             Act(f"quota/{tenant}", command), access.cause(tenant, project), expected_version=access.if_match

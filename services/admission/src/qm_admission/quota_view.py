@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from qm_admission import hours, quota
+from qm_admission import hours, precedence, quota
 from qm_admission.dimensions import DIMENSIONS, unit_of
 from qm_admission.lending import Lending, borrowed
 from qm_admission.months import month_of
@@ -50,6 +50,8 @@ class QuotaView(BaseModel):
     over_quota: OverQuota
     hours_exhausted: Exhausted = Field(description="What happens to a running order whose card-hours are used up")
     notice_seconds: int = Field(description="How long before that the notice comes")
+    priority_at_most: int | None = Field(description="As it was set; null: 0, or as the tenant")
+    priority_allowed: int = Field(description="The highest priority that an order of the scope may ask for")
     limits: dict[str, int] = Field(description="As they were set; `card_hours_month` in card-hours")
     report_only: list[str] = Field(description="Limits that are told and not enforced")
     borrow: dict[str, int] = Field(description="How much beyond its limits the project may borrow")
@@ -76,6 +78,8 @@ def view(
         over_quota=quota.over_quota_of(path, scopes),
         hours_exhausted=own.exhausted or "warn",
         notice_seconds=own.notice_seconds,
+        priority_at_most=own.priority_at_most,
+        priority_allowed=precedence.allowed(path, scopes),
         limits=dict(own.limits),
         report_only=list(own.report_only),
         borrow=dict(own.borrow),

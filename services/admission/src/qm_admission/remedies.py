@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 
+from qm_admission import precedence
 from qm_events.specs import OrderRequest, Violation
 from qm_events.units import amount
 
 
 def when_never(request: OrderRequest, violations: Sequence[Violation]) -> str:
     """Return the way out of an order that passes a limit even with nothing else in use."""
+    bounds = [it for it in violations if it.dimension == precedence.DIMENSION]
+    if bounds:
+        asked = " and of ".join(it.scope for it in bounds)
+        rest = f" {when_never(request, violations[len(bounds) :])}" if len(bounds) < len(violations) else ""
+        lower = f"Ask for a priority of at most {min(it.limit for it in bounds)}"
+        return f"{lower}, or have priority_at_most of {asked} raised.{rest}"
     return _sentence(f"{_smaller(request, violations, now=False)}{_higher(violations)}")
 
 
@@ -34,7 +41,7 @@ def fitting_count(request: OrderRequest, violations: Sequence[Violation], *, now
 
 
 def _count(request: OrderRequest, violation: Violation, used: int) -> int:
-    if violation.dimension == "concurrent_orders":
+    if violation.dimension in ("concurrent_orders", precedence.DIMENSION):
         return 0
     return max(0, violation.limit - used) * request.count // violation.requested
 

@@ -9,6 +9,7 @@ from qm_admission.quota import Quantities
 from qm_events import EventData
 from qm_events.admission import QuotaLimitSet
 from qm_events.admission_quota import QuotaRequestApproved, QuotaRequestDenied, QuotaRequestOpened
+from qm_events.envelope import utc_text
 from qm_events.specs import Amounts
 from qm_service.model import Rejected
 
@@ -86,7 +87,7 @@ def decided(
         return Rejected("quota-request-own", "nobody decides on a request of his own", "ask another administrator")
     if asked.decided is not None:
         said = "approved" if isinstance(asked.decided, QuotaRequestApproved) else "denied"
-        detail = f"{asked.decided.approver} {said} it at {asked.decided.decided_at.isoformat()}"
+        detail = f"{asked.decided.approver} {said} it at {utc_text(asked.decided.decided_at)}"
         return Rejected("quota-request-decided", detail, "nothing to do: the decision stands; ask anew to change it")
     common = {
         "request": opened.request,

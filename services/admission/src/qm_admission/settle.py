@@ -47,7 +47,7 @@ def _questions(ctx: Context) -> Sequence[Act]:
 def _answer_changed(waiting: Waiting, ctx: Context) -> bool:
     """Whether there is something new to say; where not, the stream need not even be loaded."""
     path = quota.path_of(waiting.tenant, waiting.project)
-    verdict = claims.weigh(path, waiting.amounts, waiting.life, waiting.place, ctx)
+    verdict = claims.weigh(path, waiting.amounts, waiting.life, waiting.place, waiting.priority, ctx)
     return verdict.answer is not Answer.HELD or not quota.unchanged(waiting.blocked, verdict.violations)
 
 

@@ -41,7 +41,7 @@ def simulated(request: OrderRequest, ctx: Context) -> Admissibility:
     policies = ctx.docs.resident("policies").get(request.tenant, ())
     said = gates.pass_through(Admission(), LAST, submission, ctx, policies)
     path, place = quota.path_of(request.tenant, request.project), (ctx.now, LAST)
-    verdict = claims.weigh(path, quota.amounts_of(request), hours.life_of(request), place, ctx)
+    verdict = claims.weigh(path, quota.amounts_of(request), hours.life_of(request), place, request.priority, ctx)
     last = next(data for data in reversed(said) if type(data) in _OUTCOMES)
     claim, asked = _one(said, QuotaClaimed), _one(said, ApprovalRequested)
     return Admissibility(

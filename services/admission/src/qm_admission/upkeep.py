@@ -21,6 +21,8 @@ from qm_events.admission_approval import ApprovalEscalated, ApprovalReminded, Ap
 from qm_events.approval import ApprovalPolicy
 from qm_service.model import Context, Decision
 
+DAY_SECONDS = 86_400
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
@@ -99,7 +101,6 @@ def _lapse(asked: Approval, at: datetime, ctx: Context) -> list[EventData]:
 
 
 def _remind(asked: Approval, ctx: Context) -> ApprovalReminded:
-    every = asked.rule.remind_every_seconds
     return ApprovalReminded(
         order=asked.order,
         approval=asked.approval,
@@ -108,8 +109,17 @@ def _remind(asked: Approval, ctx: Context) -> ApprovalReminded:
         number=asked.reminders + 1,
         notices=asked.by.notices,
         reminded_at=ctx.now,
-        remind_at=None if every is None else ctx.now + timedelta(seconds=every),
+        remind_at=_again(asked, ctx.now),
     )
+
+
+def _again(asked: Approval, now: datetime) -> datetime | None:
+    """Return when to remind after this reminder: each pause is twice the last, up to a day (or the pause of the
+    rule, where that is longer). A question that nobody answers would else fill the log for as long as it is open."""
+    every = asked.rule.remind_every_seconds
+    if every is None:
+        return None
+    return now + timedelta(seconds=min(every << asked.reminders + 1, max(every, DAY_SECONDS)))
 
 
 # ---- policies

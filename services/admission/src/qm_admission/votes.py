@@ -17,6 +17,7 @@ from qm_admission.state import Admission, Phase, evolve
 from qm_events import EventData
 from qm_events.admission import ApprovalDenied, ApprovalGranted, Submission
 from qm_events.admission_approval import ApprovalVoted
+from qm_events.envelope import utc_text
 from qm_service.model import Context, Decision, Rejected
 
 
@@ -79,9 +80,7 @@ def _too_late(state: Admission, asked: Approval, command: Vote, ctx: Context) ->
         case "granted" | "denied" if at:
             same = (asked.status == "granted") == (command.verdict == "approve")
             code = "approval-already-decided" if same else "approval-conflict"
-            return Rejected(
-                code, f"{asked.decided_by} decided at {at.isoformat()}", "nothing to do: the decision stands"
-            )
+            return Rejected(code, f"{asked.decided_by} decided at {utc_text(at)}", "nothing to do: the decision stands")
         case "lapsed" if at:
             return _over(at)
         case "withdrawn" | "escalated":
@@ -95,7 +94,7 @@ def _too_late(state: Admission, asked: Approval, command: Vote, ctx: Context) ->
 
 
 def _over(at: datetime) -> Rejected:
-    return Rejected("approval-lapsed", f"the time to decide was over at {at.isoformat()}", "submit the order again")
+    return Rejected("approval-lapsed", f"the time to decide was over at {utc_text(at)}", "submit the order again")
 
 
 def _spoken(asked: Approval, command: Vote, seats: list[str]) -> Rejected | None:
@@ -106,7 +105,7 @@ def _spoken(asked: Approval, command: Vote, seats: list[str]) -> Rejected | None
     if said is None:
         return None
     code = "approval-already-voted" if said.verdict == command.verdict else "approval-conflict"
-    detail = f"{said.voter} said {said.verdict} for {said.seat} at {said.at.isoformat()}"
+    detail = f"{said.voter} said {said.verdict} for {said.seat} at {utc_text(said.at)}"
     return Rejected(code, detail, "nothing to do: one word a person and one an approver; it stands")
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from qm_admission import claims, hours, quota, remedies
+from qm_admission import claims, hours, precedence, quota, remedies
 from qm_admission.claims import Verdict
 from qm_admission.lines import Place
 from qm_admission.quota import Answer
+from qm_events.envelope import utc_text
 from qm_events.specs import Amounts, OrderRequest, Remedy, Role, Specification, Violation
 from qm_events.units import MICROSECONDS_PER_HOUR
 from qm_service.model import Context
@@ -30,8 +31,9 @@ def out_of(request: OrderRequest, verdict: Verdict, place: Place, ctx: Context) 
 
 def fits(request: OrderRequest, place: Place, ctx: Context) -> bool:
     """Whether the request would be admitted now."""
-    path = quota.path_of(request.tenant, request.project)
-    return claims.weigh(path, quota.amounts_of(request), hours.life_of(request), place, ctx).answer is Answer.FITS
+    path, amounts = quota.path_of(request.tenant, request.project), quota.amounts_of(request)
+    verdict = claims.weigh(path, amounts, hours.life_of(request), place, request.priority, ctx)
+    return verdict.answer is Answer.FITS
 
 
 def _order_less(request: OrderRequest, verdict: Verdict, place: Place, ctx: Context) -> Iterator[Remedy]:
@@ -82,13 +84,14 @@ def _when_hours_renew(request: OrderRequest, found: Sequence[Violation], ctx: Co
     end = life.end(at) or at + hours.LEAST
     later = hours.held(life.cards, at, end, zone)
     if not quota.never_fits(path, ctx.docs.resident("scopes"), {**quota.amounts_of(request), **later}):
-        yield Remedy(kind="wait_until", text=f"Wait until the hours renew at {at.isoformat()}.", at=at)
+        yield Remedy(kind="wait_until", text=f"Wait until the hours renew at {utc_text(at)}.", at=at)
 
 
 def _ask(request: OrderRequest, verdict: Verdict, ctx: Context) -> Iterator[Remedy]:
     scopes = ctx.docs.resident("scopes")
     for name in verdict.path:
-        short = [it for it in verdict.violations if it.scope == name and it.short_by]
+        here = (it for it in verdict.violations if it.scope == name and it.dimension != precedence.DIMENSION)
+        short = [it for it in here if it.short_by]
         limits = dict(scopes[name].limits) if short else {}
         for it in short:
             dimension = it.dimension.partition("@")[0]

@@ -23,6 +23,7 @@ from qm_events.catalog import (
     OrderReplacementRequested,
     OrderSubmitted,
 )
+from qm_events.envelope import utc_text
 from qm_events.ids import stream_name
 from qm_events.specs import FaultReport, OrderRequest
 from qm_service.model import Act, Context, Decider, Decision, Rejected
@@ -140,11 +141,11 @@ def _extend(_: Order, command: Extend, ctx: Context) -> Decision:
     if wanted <= ctx.now or (end is not None and wanted < end):
         return Rejected(
             "not-an-extension",
-            f"{wanted.isoformat()} is not after {(end or ctx.now).isoformat()}",
+            f"{utc_text(wanted)} is not after {utc_text(end or ctx.now)}",
             "Name a later end; to end the order sooner, release it.",
         )
     if wanted > ctx.now + LIFE_MAX:
-        return Rejected("not-an-extension", f"{wanted.isoformat()} is more than ten years ahead", "Name a nearer end.")
+        return Rejected("not-an-extension", f"{utc_text(wanted)} is more than ten years ahead", "Name a nearer end.")
     return (OrderExtensionRequested(order=command.order, expires_at=wanted, requested_at=ctx.now),)
 
 

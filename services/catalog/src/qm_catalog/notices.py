@@ -12,6 +12,7 @@ from qm_events import Event, EventData
 from qm_events.admission import ApprovalDenied, ApprovalGranted, ApprovalLapsed, ApprovalRequested, OrderRejected
 from qm_events.admission_approval import ApprovalEscalated, ApprovalReminded, ApprovalRerouted
 from qm_events.approval import Notices
+from qm_events.envelope import utc_text
 from qm_events.ids import derived_id
 from qm_events.specs import OrderRequest
 
@@ -119,13 +120,13 @@ def _body(event: Event[Any], kind: Kind, people: Sequence[str]) -> dict[str, Any
         "tenant": event.tenant or "",
         "project": event.project or "",
         "recipients": list(people),
-        "at": event.time.isoformat(),
+        "at": utc_text(event.time),
     }
     body |= {name: said for name in _SAID if (said := getattr(d, name, None))}
     if isinstance(d, ApprovalRequested) and d.submission is not None:
         body |= {"policy": d.policy, **_what(d.submission.request)}
     if until := getattr(d, "lapses_at", None):
-        body["lapses_at"] = until.isoformat()
+        body["lapses_at"] = utc_text(until)
     return body
 
 

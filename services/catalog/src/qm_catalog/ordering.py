@@ -8,6 +8,7 @@ from qm_catalog.domain import LIFE_MAX
 from qm_catalog.forms import OrderForm
 from qm_catalog.problems import AmbiguousProject, NotOffered, UnknownReference
 from qm_catalog.projections import ImageItem, OfferingItem, SpecificationItem
+from qm_events.envelope import utc_text
 from qm_events.specs import CatalogueStatus, OrderRequest, ServiceModel
 from qm_service.model import Docs
 from qm_service.problem import ValidationFailed
@@ -33,7 +34,7 @@ def resolve(form: OrderForm, tenant: str, project: str, requester: str, docs: Do
     _check_offered(form, docs)
     if form.expires_at is not None and not now < form.expires_at <= now + LIFE_MAX:
         raise ValidationFailed(
-            f"An order that is placed at {now.isoformat()} cannot end at {form.expires_at.isoformat()}.",
+            f"An order that is placed at {utc_text(now)} cannot end at {utc_text(form.expires_at)}.",
             field="expires_at",
             remedy="Name an instant in the future and at most ten years ahead, or give a duration.",
         )

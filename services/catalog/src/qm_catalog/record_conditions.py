@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from qm_catalog.record_phase import billable_end
 from qm_catalog.request_record import Record
 from qm_catalog.standing import environment
+from qm_events.envelope import utc_text
 from qm_events.units import card_hours
 
 Status = Literal["True", "False", "Unknown"]
@@ -61,7 +62,7 @@ def _quota_reserved(record: Record) -> Answer:
         return status, "Suspended", "waits for card-hours; its claim is free with its cards", vetted.suspended_at
     if vetted.exhausted_at:
         return "True", "HoursExhausted", "the card-hours of the month are used up", vetted.exhausted_at
-    reach = f"card-hours are held up to {vetted.covered_until.isoformat()}" if vetted.covered_until else ""
+    reach = f"card-hours are held up to {utc_text(vetted.covered_until)}" if vetted.covered_until else ""
     if vetted.committed_at:
         return "True", "Committed", reach, vetted.committed_at
     if vetted.claimed_at:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from qm_catalog.approval_record import Approval
 from qm_catalog.request_record import GivenUp, Record
 from qm_catalog.standing import environment, finished, first_ready_at, holds_cards
+from qm_events.envelope import utc_text
 from qm_events.specs import EndCause, Remedy, Violation, WaitCode
 from qm_events.units import amount
 
@@ -218,7 +219,7 @@ def _violations(record: Record) -> dict[str, Any]:
 def _waits_for_quota(record: Record) -> tuple[Reason, ...]:
     vetted = record.vetted
     if vetted.suspended_at and vetted.gate is None:
-        renews = {"renews_at": vetted.renews_at.isoformat()} if vetted.renews_at else {}
+        renews = {"renews_at": utc_text(vetted.renews_at)} if vetted.renews_at else {}
         ask = "Wait until they renew, or ask for a higher limit of card_hours_month with POST /v1/quota-requests."
         return (Reason(code=WaitCode.QUOTA_EXHAUSTED, figures=renews, remedy=ask, since=vetted.suspended_at),)
     # Ranked: what is short comes before what an older order waits for.
@@ -273,7 +274,7 @@ _NOBODY = "Nobody can decide now: an admin of the tenant can give somebody the r
 def _agreement(asked: Approval) -> str:
     missing = asked.needed - asked.agreed
     who = "one of the approvers agrees" if missing == 1 else f"{missing} more of the approvers agree"
-    return who + (f" before {asked.lapses_at.isoformat()}" if asked.lapses_at else "")
+    return who + (f" before {utc_text(asked.lapses_at)}" if asked.lapses_at else "")
 
 
 def _waits_for_cards(record: Record) -> tuple[Reason, ...]:

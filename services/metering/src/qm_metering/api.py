@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from qm_events.envelope import UtcTime
+from qm_events.envelope import UtcTime, utc_text
 from qm_metering import api_budgets, api_exports, api_fleet, api_periods, api_prices, queries
 from qm_metering.domain import metered
 from qm_metering.intervals import Span, clipped_us, instant, micros
@@ -174,7 +174,7 @@ def _groups(text: str) -> list[str]:
 def _window(from_at: datetime | None, to_at: datetime | None, now: datetime) -> Span:
     window = Span(micros(from_at) if from_at else 0, micros(to_at or now))
     if from_at and window.empty and from_at != (to_at or now):
-        raise WindowReversed(f"The window begins at {from_at.isoformat()}, after its end.", field="from")
+        raise WindowReversed(f"The window begins at {utc_text(from_at)}, after its end.", field="from")
     return window
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from qm_events.envelope import UtcTime
+from qm_events.envelope import UtcTime, utc_text
 from qm_metering.conservation import conservation
 from qm_metering.findings import Finding, findings
 from qm_metering.fleet import CLAIMS, NODES
@@ -55,7 +55,7 @@ def routes(runtime: Runtime) -> APIRouter:
         end_us = min(now_us, micros(to_at)) if to_at else now_us
         window = Span(min(first, end_us) if from_at is None else micros(from_at), end_us)
         if window.start_us > end_us:
-            raise WindowReversed(f"The window begins at {instant(window.start_us).isoformat()}, after its end.")
+            raise WindowReversed(f"The window begins at {utc_text(instant(window.start_us))}, after its end.")
         running = list(docs.resident(ORDERS.name).values())
         async with runtime.database.read() as tx:
             found = await conservation(tx, runtime.schema, nodes, running, window)

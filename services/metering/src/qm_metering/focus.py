@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from io import StringIO
 
+from qm_events.envelope import utc_text
 from qm_events.specs import ServiceModel
 from qm_events.units import card_hours_ratio
 from qm_metering.intervals import instant
@@ -106,7 +107,7 @@ def priced(lines: Iterable[LedgerLine], bounds_us: tuple[int, int]) -> Iterator[
 
 
 def _time(us: int) -> str:
-    return instant(us).isoformat().replace("+00:00", "Z")
+    return utc_text(instant(us))
 
 
 def _plain(amount: Decimal) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from qm_events.envelope import utc_text
 from qm_events.metering import PeriodClosed, PeriodClosing
 from qm_events.specs import Value
 from qm_metering.intervals import instant
@@ -78,7 +79,7 @@ def _begin(states: States, command: BeginClosing, ctx: Context) -> Decision:
         return []
     start_us, end_us = bounds(command.period, command.zones)
     if (now := ctx.now) < instant(end_us):
-        detail = f"{command.period} ends at {instant(end_us).isoformat()}; it is {now.isoformat()}."
+        detail = f"{command.period} ends at {utc_text(instant(end_us))}; it is {utc_text(now)}."
         return Rejected("period-not-over", detail)
     return [
         PeriodClosing(

@@ -12,6 +12,7 @@ from typing import Any
 
 from qm_events import Event
 from qm_events.catalog import OfferingPublished
+from qm_events.envelope import utc_text
 from qm_events.metering import PriceSet, UsageRate
 from qm_events.specs import Value
 from qm_metering.intervals import instant, micros
@@ -92,7 +93,7 @@ def decide(state: Prices, command: SetPrice, ctx: Context) -> Decision:
     if known is None or known.specification is None:
         return Rejected("offering-unknown", f"There is no offering {new.offering}.")
     if new.from_at < ctx.now:
-        return Rejected("price-in-the-past", f"It is {ctx.now.isoformat()}: what was used is rated.")
+        return Rejected("price-in-the-past", f"It is {utc_text(ctx.now)}: what was used is rated.")
     return [new.model_copy(update={"set_at": ctx.now})]
 
 

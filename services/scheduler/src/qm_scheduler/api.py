@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Discriminator, Tag
 
+from qm_events.envelope import utc_text
 from qm_events.ids import stream_name
 from qm_scheduler.api_queue import board_of, queue_routes
 from qm_scheduler.api_reservations import reservation_routes
@@ -18,7 +19,15 @@ from qm_scheduler.findings import Finding, findings
 from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
 from qm_scheduler.inventory import Clear, Cordon, Describe, Retire, Uncordon
 from qm_scheduler.pool import CLASSES, Pool
-from qm_scheduler.problems import CardElsewhere, CardUnknown, ClaimInUse, ClaimUnknown, NodeInUse, NodeUnknown
+from qm_scheduler.problems import (
+    CardElsewhere,
+    CardUnknown,
+    ClaimInUse,
+    ClaimUnknown,
+    NodeInUse,
+    NodeIsolatesCards,
+    NodeUnknown,
+)
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.views import (
     CardView,
@@ -98,9 +107,9 @@ def _node_routes(runtime: Runtime) -> APIRouter:
         await _change(runtime, access, node, Cordon(body.reason), response)
         return _drain(runtime, node)
 
-    @router.post("/fleet/nodes/{node}/retire", responses=problems(NodeUnknown, NodeInUse))
+    @router.post("/fleet/nodes/{node}/retire", responses=problems(NodeUnknown, NodeInUse, NodeIsolatesCards))
     async def retire_node(node: NodePath, body: CordonInput, access: Access) -> NodeView:
-        """Take an empty node and its cards out of the fleet for good; return it as it was."""
+        """Take an empty node, on which no card is isolated or sick, out of the fleet for good; return it as it was."""
         pool = board_of(runtime).pool
         last = node_view(pool, pool.nodes[node]) if node in pool.nodes else None
         act = Act(stream_name("node", node), Retire(body.reason))
@@ -201,7 +210,7 @@ def _check_not_ahead(observed_at: datetime, now: datetime) -> None:
     """Refuse a time to come: nothing that its source sees from now on would be newer."""
     if observed_at > now + SKEW:
         raise ValidationFailed(
-            f"Something was observed at {observed_at.isoformat()}; it is {now.isoformat()}.",
+            f"Something was observed at {utc_text(observed_at)}; it is {utc_text(now)}.",
             field="observed_at",
             remedy="Correct the clock of the source.",
         )

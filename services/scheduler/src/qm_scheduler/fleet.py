@@ -70,6 +70,11 @@ class Card:
         would come back clean and well because it was away for a moment."""
         return self.allocation is not None or self.quarantine is not None or self.health is not Health.HEALTHY
 
+    @property
+    def is_isolated(self) -> bool:
+        """Whether it was taken out of use: isolated, or sick."""
+        return self.quarantine is not None or self.health in SICK
+
 
 @dataclass(frozen=True, slots=True)
 class Holding:

@@ -154,6 +154,10 @@ def _retire(node: Node, command: Retire, ctx: Context) -> Decision:
         count = len(node.holdings)
         detail = f"{count} allocation{'s hold' if count > 1 else ' holds'} cards of node {node.node}."
         return Rejected("node-in-use", detail, "Drain it, and retire it when nothing is held on it any more.")
+    if isolated := [card.card for card in node.cards.values() if card.is_isolated]:
+        # A node that leaves is forgotten with all its cards: registered again, they would be clean and well.
+        remedy = "Clear each; one that is sick only after its node is described without it."
+        return Rejected("node-isolates-cards", f"Isolated or sick on node {node.node}: {', '.join(isolated)}.", remedy)
     return [NodeRetired(node=node.node, reason=command.reason, retired_at=ctx.now)]
 
 

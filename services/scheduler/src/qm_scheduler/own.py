@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from qm_events.envelope import utc_text
 from qm_events.specs import WaitCode, WaitReason
 from qm_events.units import amount
 from qm_scheduler.board import Board
@@ -33,7 +34,7 @@ def _evictions(board: Board, ask: Ask) -> Iterator[WaitReason]:
             "Nothing to do: the place is kept, and it starts when the cards are clean.",
             cards_awaited=cards,
             orders_leaving=len(leaving),
-            expected_at=hold.until.isoformat() if hold.until else None,
+            expected_at=utc_text(hold.until) if hold.until else None,
         )
 
 
@@ -42,7 +43,7 @@ def _out(until: datetime) -> WaitReason:
         WaitCode.RECENTLY_RECLAIMED,
         f"may be given cards from {_at(until)} on",
         "Wait until then, or order within the quota of the project.",
-        not_before=until.isoformat(),
+        not_before=utc_text(until),
     )
 
 
@@ -55,7 +56,7 @@ def _of_its_own(board: Board, ask: Ask) -> Iterator[WaitReason]:
             f"is served from {_at(booked.starts_at)} on, when its reservation begins",
             "Wait until then, or order without the reservation.",
             reservation=booked.id,
-            starts_at=booked.starts_at.isoformat(),
+            starts_at=utc_text(booked.starts_at),
         )
     elif ask not in board.parked and place(board.pool.reserved(ask.reservation), ask.shape) is None:
         yield _used(
@@ -81,8 +82,8 @@ def _of_others(board: Board, ask: Ask) -> Iterator[WaitReason]:
             WaitCode.MAINTENANCE_WINDOW,
             f"may fit when maintenance ends, at {_at(until)}",
             "Wait until the maintenance ends, order another type, or order for a time that ends before it.",
-            starts_at=min(doc.starts_at for doc in docs).isoformat(),
-            ends_at=until.isoformat(),
+            starts_at=utc_text(min(doc.starts_at for doc in docs)),
+            ends_at=utc_text(until),
         )
         return
     until = min(_booked(board, hold).ends_at for hold in binding)
@@ -103,7 +104,7 @@ def _used(counterfactual: str, remedy: str, ask: Ask, reserved: int, until: date
         requested=ask.cards,
         reserved=reserved,
         short=["cards"],
-        next_end=until.isoformat(),
+        next_end=utc_text(until),
     )
 
 

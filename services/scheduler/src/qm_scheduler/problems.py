@@ -45,6 +45,13 @@ class NodeInUse(ProblemError):
     remedy = "Drain it with POST /v1/fleet/nodes/{node}/drain and retire it when it is empty."
 
 
+class NodeIsolatesCards(ProblemError):
+    """A node with isolated or sick cards would take what is known of them out of the fleet with it."""
+
+    code, status, title = "node-isolates-cards", 409, "Cards of the node are isolated or sick"
+    remedy = "Clear each with POST /v1/fleet/cards/{card}/clear; a sick one after its node is described without it."
+
+
 class OrderKnown(ProblemError):
     """A simulated order has the name of one that exists."""
 

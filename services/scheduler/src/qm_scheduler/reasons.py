@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qm_events.envelope import utc_text
 from qm_events.specs import WaitCode, WaitReason
 from qm_events.units import amount
 from qm_scheduler.case import Case
@@ -177,7 +178,7 @@ def capacity_in_use(case: Case, _: Ahead | None) -> WaitReason | None:
         requested=case.requested,
         free=case.free,
         short=list(case.short),
-        next_end=end.isoformat() if end else None,
+        next_end=utc_text(end) if end else None,
     )
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from qm_events import Event, EventData
+from qm_events.envelope import utc_text
 from qm_events.scheduler import KeptPlace, ReservationEnded, ReservationMade, ReservationMoved
 from qm_events.specs import PlacedUnit, Violation
 from qm_events.units import amount
@@ -187,7 +188,7 @@ def _overbooked(command: Reserve, found: Any) -> Rejected:
     if found.next_at is not None:
         length = command.ends_at - command.starts_at
         until = found.next_at + length
-        remedy = f"The next window of this length that fits: {found.next_at.isoformat()} to {until.isoformat()}."
+        remedy = f"The next window of this length that fits: {utc_text(found.next_at)} to {utc_text(until)}."
     return Rejected("reservation-overbooked", detail, remedy, (figures,))
 
 

@@ -12,7 +12,7 @@ from socket import socket
 import httpx
 
 from qm_client.sdk import Client, Json
-from qm_client.show import ORDER_HEADS, console, emit, explain, order_line
+from qm_client.show import ORDER_HEADS, console, emit, explain, order_line, recount
 
 _START_SECONDS = 60.0
 
@@ -118,7 +118,8 @@ def _story(url: str) -> None:
                 raise StoryBroken(f"cards are still held: {capacity}")
 
         _say("The record of the bare-metal order, and the bill")
-        emit(alice.order(metal), True)
+        recount(alice.order(metal))
+        console.print("  (the whole of a record: `qm orders ORDER`)\n")
         _bill(alice, [*orders, late])
 
 

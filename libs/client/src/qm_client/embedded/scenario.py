@@ -105,6 +105,7 @@ class Quota(Part):
     borrow: dict[str, int] = {}
     lend: dict[str, int] = {}
     hours_exhausted: Literal["warn", "suspend", "end"] = "warn"
+    priority_at_most: int | None = None
 
 
 class Policies(Part):

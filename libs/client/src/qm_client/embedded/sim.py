@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from qm_client.embedded.clock import StoredClock
 from qm_client.embedded.settle import NotSettled
 from qm_events import UtcTime
+from qm_events.envelope import utc_text
 from qm_service.caller import Access
 from qm_service.clock import Clock
 from qm_service.problem import ProblemError, ServiceUnavailable, ValidationFailed, problems
@@ -68,9 +69,9 @@ def sim_routes(clock: Clock, settle: Callable[[], Awaitable[None]]) -> APIRouter
             raise ClockIsNotManual("The product runs on wall time.")
         target = body.now or clock.now() + (body.advance or timedelta(0))
         if target > LAST:
-            raise ValidationFailed(f"{target.isoformat()} is after {LAST.isoformat()}.", field="now or advance")
+            raise ValidationFailed(f"{utc_text(target)} is after {utc_text(LAST)}.", field="now or advance")
         if target < clock.now():
-            raise ClockRunsForward(f"It is {clock.now().isoformat()}.", field="now")
+            raise ClockRunsForward(f"It is {utc_text(clock.now())}.", field="now")
         try:
             await _move(clock, target, settle)
         except NotSettled as error:
