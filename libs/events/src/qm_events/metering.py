@@ -1,5 +1,6 @@
 """Facts of metering: the topic `usage`, streams `usage/<allocation>`."""
 
+from fractions import Fraction
 from typing import Literal
 
 from pydantic import Field
@@ -7,11 +8,12 @@ from pydantic import Field
 from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import USAGE, event
-from qm_events.units import CardMicroseconds
+from qm_events.units import CardMicroseconds, Ratio
 
 
 class UsageLine(EventData):
     """One interval of one meter of an allocation on one accelerator: `card_us` = cards x (to - from), in microseconds.
+    Where it held slices, `cards` counts them and each is `share` of a card: used was exactly `card_us` x `share`.
 
     `record` is derived from what the line says, so a replay or a duplicate changes nothing.
     """
@@ -23,9 +25,15 @@ class UsageLine(EventData):
     accelerator: str
     service_model: str
     cards: int = Field(ge=1)
+    share: Ratio | None = None
     from_at: UtcTime
     to_at: UtcTime
     card_us: CardMicroseconds
+
+    @property
+    def portion(self) -> int | Fraction:
+        """The cards, slices as the exact part that they are."""
+        return self.cards if self.share is None else self.cards * Fraction(self.share)
 
 
 @event("usage.recorded", version=1, topic=USAGE)

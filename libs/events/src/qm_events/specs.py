@@ -1,12 +1,13 @@
 """Words that the facts of several services share."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from qm_events.envelope import UtcTime
-from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu
+from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu, Ratio
 
 
 class Value(BaseModel):
@@ -49,6 +50,41 @@ Labels = dict[DnsLabel, Annotated[str, StringConstraints(max_length=200)]]
 Parameters = dict[Annotated[str, StringConstraints(min_length=1, max_length=100)], Any]
 
 
+ProfileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+_-]{0,62}$")]
+ResourceName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9./_+-]{0,199}$")]
+ShareMilli = Annotated[int, Field(ge=1, le=999, strict=True)]
+"""Thousandths of a card; all of it is a whole card."""
+
+
+class Slice(Value):
+    """The part of a card that a unit takes: a profile of its geometry, or thousandths of a shared card.
+
+    The catalogue resolves it when the specification is published, so an order says all that decides where it fits.
+    """
+
+    share: Ratio
+    """What it counts of a card in quota and usage: a figure of the catalogue, never derived from the name."""
+    profile: ProfileName | None = None
+    milli: ShareMilli | None = None
+    positions: int | None = Field(default=None, ge=1, le=64, strict=True)
+    """Of the card, as the geometry divides it."""
+    size: int | None = Field(default=None, ge=1, le=64, strict=True)
+    """Positions that the profile takes."""
+    starts: tuple[int, ...] = Field(default=(), max_length=64)
+    """Where the profile may begin, in the order in which this is tried."""
+    card_memory_mib: MemoryMib = 0
+    """What the card must have."""
+    resource: ResourceName | None = None
+    """What Kubernetes calls it."""
+
+    @model_validator(mode="after")
+    def _is_of_one_kind(self) -> Self:
+        by_geometry = None not in (self.profile, self.positions, self.size) and bool(self.starts)
+        if by_geometry == (self.milli is not None):
+            raise ValueError("a slice is a profile with its places, or thousandths of a card")
+        return self
+
+
 class Specification(Value):
     """What a developer orders instead of a server. One unit sits on one node."""
 
@@ -57,14 +93,28 @@ class Specification(Value):
     accelerators: tuple[DnsLabel, ...] = Field(min_length=1, max_length=32)
     """Types that serve equally well; a claim counts against each until the placement settles which."""
     cards_per_unit: Cards
+    """1 for a slice: a unit is one."""
     accelerator_memory_mib: MemoryMib
-    """Of one card."""
+    """Of one card, or of the slice."""
     cpu_milli: MilliCpu
     """Of one unit."""
     memory_mib: MemoryMib
     """Of one unit."""
     traits: tuple[DnsLabel, ...] | None = Field(default=None, max_length=32)
     """What the node of each unit must have, in any order."""
+    slice: Slice | None = None
+    """The part of a card that a unit takes instead of whole cards."""
+
+    @model_validator(mode="after")
+    def _takes_one_slice(self) -> Self:
+        if self.slice is not None and self.cards_per_unit != 1:
+            raise ValueError("a unit takes one slice: order more units")
+        return self
+
+    @property
+    def share(self) -> Fraction:
+        """What one card or slice counts of a card."""
+        return Fraction(self.slice.share) if self.slice else Fraction(1)
 
 
 class TopologyLevel(StrEnum):
@@ -104,8 +154,13 @@ class OrderRequest(Value):
 
     @property
     def cards(self) -> int:
-        """Whole cards in all units together."""
+        """Cards in all units together, each slice counted as one."""
         return self.specification.cards_per_unit * self.count
+
+    @property
+    def portion(self) -> Fraction:
+        """Cards in all units together, slices as the exact part of a card that they are."""
+        return self.specification.share * self.cards
 
 
 class Amounts(Value):
@@ -114,7 +169,8 @@ class Amounts(Value):
     values: dict[str, int] = Field(default_factory=dict)
     """By dimension: `cards`, `cards/<accelerator>`, `accelerator_memory_mib`, `cpu_milli`, `memory_mib`,
     `concurrent_orders`, `card_hours_month`. A limit on `card_hours_month` is in card-hours; what is taken of it is
-    named with its month, `card_hours_month@2026-06`, in card-microseconds."""
+    named with its month, `card_hours_month@2026-06`, in card-microseconds. Slices are taken of `card_shares` and
+    `card_shares/<accelerator>`, in parts of 1/126,000 of a card, and count against the limit on cards."""
 
 
 class Violation(Value):
@@ -128,7 +184,7 @@ class Violation(Value):
     requested: int
     short_by: int
     unit: str | None = None
-    """Of the four figures, where the name of the dimension does not tell: `card_us`, `card/25200`."""
+    """Of the four figures, where the name of the dimension does not tell: `card_us`, `card/126000`."""
     why: Literal["older_first", "lent_out"] | None = None
     """None: too little is left. `older_first`: it is free, but an older order waits for it. `lent_out`: what the
     project would borrow is not to be had now."""
@@ -186,12 +242,31 @@ class Health(StrEnum):
     UNKNOWN = "unknown"
 
 
+class PlacedSlice(Value):
+    """A slice where it was cut: `size` of the card's `positions` from `start`, or `milli` thousandths of it."""
+
+    card: str
+    share: Ratio
+    profile: ProfileName | None = None
+    positions: int | None = None
+    start: int | None = None
+    size: int | None = None
+    milli: ShareMilli | None = None
+
+
 class PlacedUnit(Value):
     """One unit of an order on one node, with the cards that it holds."""
 
     node: str
     accelerator: DnsLabel
     cards: tuple[str, ...] = Field(min_length=1)
+    slice: PlacedSlice | None = None
+    """What it holds of its one card; null: all of its cards."""
+
+    @property
+    def portion(self) -> Fraction:
+        """What it holds, in cards."""
+        return Fraction(self.slice.share) if self.slice else Fraction(len(self.cards))
 
 
 class Probe(Value):

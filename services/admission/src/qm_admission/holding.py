@@ -56,7 +56,7 @@ def _adjusted(hold: Hold, data: QuotaAdjusted) -> Hold:
         return replace(hold, lines=lines, closed=hold.closed or data.cause == "closed")
     life = hold.life
     if life and data.expires_at:
-        life = Life(life.cards, None, data.expires_at)
+        life = replace(life, seconds=None, expires_at=data.expires_at)
     return replace(
         hold,
         life=life,
