@@ -18,6 +18,7 @@ from bench.orders import orders_distributed, orders_embedded, rebuild
 from bench.peer import peer, ratios
 from bench.projection import aggregate, projection
 from bench.scheduling import decisions
+from bench.sharing import shared_cards
 
 BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "appends": appends,
@@ -30,6 +31,7 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "claims-postgres": claims_postgres,
     "held": held,
     "decisions": decisions,
+    "shared-cards": shared_cards,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,

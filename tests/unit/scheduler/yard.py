@@ -20,6 +20,7 @@ from qm_events.specs import (
     Health,
     OrderRequest,
     ServiceModel,
+    Slice,
     Specification,
     Topology,
     TopologyLevel,
@@ -33,12 +34,15 @@ from qm_scheduler.inventory import Clear, Cordon, Describe, Observe, Retire, See
 from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
 from qm_scheduler.reasons import explain
 from qm_scheduler.shares import SHARES
-from qm_service.model import Act, Context, Rejected
+from qm_scheduler.workload import WORKLOADS
+from qm_service.model import Act, Context, Projection, Rejected
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
 MIB = 1024
 _DECIDERS = {decider.kind: decider for decider in SCHEDULER.deciders}
-_PROJECTIONS = {projection.name: projection for projection in (ALLOCATIONS, NODES, SHARES)}
+_PROJECTIONS: Mapping[str, Projection[Any]] = {
+    projection.name: projection for projection in (ALLOCATIONS, NODES, SHARES, WORKLOADS)
+}
 
 
 def request(
@@ -54,6 +58,7 @@ def request(
     card_memory: int = 80 * MIB,
     project: str = "vision",
     traits: Sequence[str] = (),
+    cut: Slice | None = None,
     **more: Any,
 ) -> OrderRequest:
     """Return what an order asks for."""
@@ -66,6 +71,7 @@ def request(
         cpu_milli=cpu,
         memory_mib=memory,
         traits=tuple(traits) or None,
+        slice=cut,
     )
     return OrderRequest(
         tenant="acme",
@@ -157,7 +163,7 @@ class Yard:
         self.hear(f"environment/{order}", fact)
 
     def give_back(self, order: str, suspect: Sequence[str] = (), *, settle: bool = True) -> None:
-        clean = tuple(card for card in self.cards(order) if card not in suspect)
+        clean = tuple(dict.fromkeys(card for card in self.cards(order) if card not in suspect))
         fact = EnvironmentValidated(
             order=order,
             allocation=self.doc(order).allocation,

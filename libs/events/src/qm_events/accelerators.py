@@ -6,12 +6,10 @@ MIG placement tables as they are, and the templates of NPU vendors as aligned bl
 
 from bisect import bisect_right
 from fractions import Fraction
-from itertools import pairwise
-from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from qm_events.specs import ProfileName, ResourceName, Text, Value
+from qm_events.specs import Position, ProfileName, ResourceName, Text, Value, check_places
 from qm_events.units import SHARES_OF_A_CARD, DnsLabel, MemoryMib, Ratio
 
 
@@ -21,7 +19,7 @@ class SliceProfile(Value):
     profile: ProfileName
     size: int = Field(ge=1, le=64, strict=True)
     """Positions that it takes."""
-    starts: tuple[int, ...] = Field(min_length=1, max_length=64)
+    starts: tuple[Position, ...] = Field(min_length=1, max_length=64)
     """Where it may begin, in the order in which this is tried: what spoils the least for others first."""
     memory_mib: MemoryMib
     share: Ratio
@@ -47,25 +45,21 @@ class Accelerator(Value):
     shared_resource: ResourceName | None = None
     """What Kubernetes calls a share of a card."""
 
-    @model_validator(mode="after")
-    def _can_be_cut_so(self) -> Self:
-        if len({one.profile for one in self.profiles}) < len(self.profiles):
-            raise ValueError("a profile is named twice")
-        for one in self.profiles:
-            starts = sorted(one.starts)
-            if self.positions is None or starts[0] < 0 or starts[-1] + one.size > self.positions:
-                raise ValueError(f"profile {one.profile} does not lie within the positions of the card")
-            if SHARES_OF_A_CARD % Fraction(one.share).denominator:
-                raise ValueError(f"{one.share} of a card is no whole number of parts of 1/{SHARES_OF_A_CARD}")
-            if any(after - before < one.size for before, after in pairwise(starts)):
-                raise ValueError(f"two places of profile {one.profile} overlap")
-        if (most := largest_share(self.profiles)) > 1:
-            raise ValueError(f"slices that lie side by side count {most} of a card")
-        return self
-
     def profile(self, name: str) -> SliceProfile | None:
         """Return a profile by its name."""
         return next((one for one in self.profiles if one.profile == name), None)
+
+
+def check_geometry(accelerator: Accelerator) -> None:
+    """Raise ValueError for a geometry that no card can have."""
+    if len({one.profile for one in accelerator.profiles}) < len(accelerator.profiles):
+        raise ValueError("a profile is named twice")
+    for one in accelerator.profiles:
+        check_places(accelerator.positions or 0, one.size, one.starts)
+        if SHARES_OF_A_CARD % Fraction(one.share).denominator:
+            raise ValueError(f"{one.share} of a card is no whole number of parts of 1/{SHARES_OF_A_CARD}")
+    if (most := largest_share(accelerator.profiles)) > 1:
+        raise ValueError(f"slices that lie side by side count {most} of a card")
 
 
 def largest_share(profiles: tuple[SliceProfile, ...]) -> Fraction:

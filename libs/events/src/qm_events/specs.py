@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from qm_events.envelope import UtcTime
 from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu, Ratio
@@ -54,6 +55,7 @@ ProfileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+_-]{0
 ResourceName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9./_+-]{0,199}$")]
 ShareMilli = Annotated[int, Field(ge=1, le=999, strict=True)]
 """Thousandths of a card; all of it is a whole card."""
+Position = Annotated[int, Field(ge=0, le=63, strict=True)]
 
 
 class Slice(Value):
@@ -70,19 +72,12 @@ class Slice(Value):
     """Of the card, as the geometry divides it."""
     size: int | None = Field(default=None, ge=1, le=64, strict=True)
     """Positions that the profile takes."""
-    starts: tuple[int, ...] = Field(default=(), max_length=64)
+    starts: tuple[Position, ...] = Field(default=(), max_length=64)
     """Where the profile may begin, in the order in which this is tried."""
     card_memory_mib: MemoryMib = 0
     """What the card must have."""
     resource: ResourceName | None = None
     """What Kubernetes calls it."""
-
-    @model_validator(mode="after")
-    def _is_of_one_kind(self) -> Self:
-        by_geometry = None not in (self.profile, self.positions, self.size) and bool(self.starts)
-        if by_geometry == (self.milli is not None):
-            raise ValueError("a slice is a profile with its places, or thousandths of a card")
-        return self
 
 
 class Specification(Value):
@@ -105,16 +100,33 @@ class Specification(Value):
     slice: Slice | None = None
     """The part of a card that a unit takes instead of whole cards."""
 
-    @model_validator(mode="after")
-    def _takes_one_slice(self) -> Self:
-        if self.slice is not None and self.cards_per_unit != 1:
-            raise ValueError("a unit takes one slice: order more units")
-        return self
-
     @property
     def share(self) -> Fraction:
         """What one card or slice counts of a card."""
         return Fraction(self.slice.share) if self.slice else Fraction(1)
+
+
+def lawful(specification: Specification) -> Specification:
+    """Return a specification that somebody wrote whole. Raises ValueError for a slice that cannot be."""
+    one = specification.slice
+    if one is None:
+        return specification
+    if specification.cards_per_unit != 1:
+        raise ValueError("a unit takes one slice: order more units")
+    if (one.milli is None) == (one.positions is None) or (one.milli is None and not (one.size and one.starts)):
+        raise ValueError("a slice is a size with its starts and the positions of the card, or thousandths of a card")
+    if one.milli is None:
+        check_places(one.positions or 0, one.size or 0, one.starts)
+    return specification
+
+
+def check_places(positions: int, size: int, starts: tuple[int, ...]) -> None:
+    """Raise ValueError where slices of one profile overlap, for then first fit is not exact, or leave the card."""
+    ordered = sorted(starts)
+    if ordered[-1] + size > positions:
+        raise ValueError("a profile does not lie within the positions of the card")
+    if any(after - before < size for before, after in pairwise(ordered)):
+        raise ValueError("two places of a profile overlap")
 
 
 class TopologyLevel(StrEnum):
@@ -249,7 +261,7 @@ class PlacedSlice(Value):
     share: Ratio
     profile: ProfileName | None = None
     positions: int | None = None
-    start: int | None = None
+    start: Position | None = None
     size: int | None = None
     milli: ShareMilli | None = None
 

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from qm_catalog.domain import LIFE_MAX
-from qm_events.accelerators import Accelerator
+from qm_events.accelerators import Accelerator, check_geometry
 from qm_events.envelope import UtcTime
 from qm_events.specs import (
     CatalogueStatus,
@@ -221,6 +221,11 @@ class AcceleratorForm(Accelerator):
     """An accelerator type."""
 
     description: Annotated[StrictStr, StringConstraints(max_length=2_000)] = ""
+
+    @model_validator(mode="after")
+    def _can_be_cut_so(self) -> "AcceleratorForm":
+        check_geometry(self)
+        return self
 
 
 class SpecificationForm(Form):

@@ -53,7 +53,7 @@ def queue_routes(runtime: Runtime) -> APIRouter:
     async def simulate_queue(body: WhatIf, _: Access) -> WhatIfView:
         """Run the scheduler over orders that might come, on the fleet as it is or might be; nothing is changed."""
         docs = runtime.context().docs
-        known = {name: dict(docs.resident(name)) for name in ("nodes", "allocations", "shares")}
+        known = {name: dict(docs.resident(name)) for name in ("nodes", "allocations", "shares", "workloads")}
         # It may take a while on a large fleet: documents are values, so another thread may look at them.
         answer = await to_thread(whatif, body, known, runtime.clock.now())
         if isinstance(answer, Rejected):

@@ -12,15 +12,18 @@ from sortedcontainers import SortedList
 
 from qm_events.specs import Health
 from qm_scheduler.case import Case
+from qm_scheduler.cuts import shares_of
 from qm_scheduler.fleet import Node
+from qm_scheduler.fragments import Fragments
 from qm_scheduler.holds import Hold
-from qm_scheduler.pool import Change, Pool
+from qm_scheduler.pool import Change, Pool, Sight
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.queue import Line, Queue
 from qm_scheduler.reasons import Ahead
 from qm_scheduler.shares import Share
 from qm_scheduler.view import Ask, Pick, Shape, shape_of
 from qm_scheduler.waiting import Waiting, waiting_of
+from qm_scheduler.workload import Demand, Workload
 
 
 @dataclass(slots=True)
@@ -43,6 +46,7 @@ class Board:
     """(node, card) of cards in use of which the health changed."""
     lasting: set[str] = field(default_factory=set)
     """Types of which other cards could serve than before."""
+    demand: Demand = field(default_factory=Demand)
     suspect: dict[str, None] = field(default_factory=dict)
     """Orders whose promise may not hold any more, or may be bettered."""
 
@@ -110,7 +114,7 @@ def _impaired(board: Board, old: Node | None, new: Node) -> None:
     for card in new.cards.values():
         before = old.cards.get(card.card) if old else None
         was = before.health if before else Health.HEALTHY
-        if card.allocation is not None and card.health is not was:
+        if card.holders and card.health is not was:
             board.impaired[new.node, card.card] = None
 
 
@@ -122,11 +126,26 @@ def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -
         _leases(board, before, after, change)
         _cleaning(board, before, after, change)
         _held(board, before, after)
+    if old is None or new is None or old.request is not new.request:
+        _asked(board, old, new)
     _kept(board, key, old, new, change)
     waiting = waiting_of(new)
     if waiting is not None or key in board.queue.orders:
         _queued(board, key, waiting)
     board.note(change)
+
+
+def _asked(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    """A document that is here waits or holds; one that is over is not."""
+    for doc, sign in ((old, -1), (new, 1)):
+        if doc is not None and doc.request is not None:
+            board.demand.add(doc.request, sign)
+
+
+def _workload(board: Board, _: str, __: Workload | None, new: Workload | None) -> None:
+    shapes = new.shapes if new else ()
+    board.demand.learn(shapes)
+    board.pool.views[Sight.OPEN].expect(Fragments(shapes) if shapes else None)
 
 
 def _queued(board: Board, key: str, waiting: Waiting | None) -> None:
@@ -151,8 +170,8 @@ def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     doc = new or old
     if doc is None or (old is not None and new is not None):
         return
-    cards = sum(len(unit.cards) for unit in doc.units)
-    lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=cards if new else -cards)
+    shares = sum(shares_of(unit.portion) for unit in doc.units)
+    lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=shares if new else -shares)
     board.seen.update(dict.fromkeys(lanes))
 
 
@@ -210,4 +229,5 @@ _FOLLOWERS: Mapping[str, Callable[[Board, str, Any, Any], None]] = {
     "nodes": _node,
     "allocations": _order,
     "shares": _share,
+    "workloads": _workload,
 }

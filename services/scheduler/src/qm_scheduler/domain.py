@@ -24,6 +24,7 @@ from qm_events.scheduler import (
 from qm_events.specs import Health, OrderRequest, PlacedUnit, WaitCode, WaitReason
 from qm_scheduler.inventory import NODE
 from qm_scheduler.shares import SHARE
+from qm_scheduler.workload import WORKLOAD
 from qm_service.model import Context, Decider, Decision
 
 
@@ -196,7 +197,8 @@ def _explain(state: Allocation, command: Explain, ctx: Context) -> Decision:
 def _return(state: Allocation, command: Return, ctx: Context) -> Decision:
     if state.phase is not Phase.ALLOCATED or state.allocation != command.allocation or state.allocated_at is None:
         return []
-    cards = [(unit.node, card) for unit in state.units for card in unit.cards]
+    # Slices of one card are one card here.
+    cards = dict.fromkeys((unit.node, card) for unit in state.units for card in unit.cards)
     pooled = tuple(card for node, card in cards if card in command.clean and not _is_sick(ctx, node, card))
     isolated = tuple(card for _, card in cards if card not in pooled)
     return [
@@ -263,4 +265,4 @@ def evolve(state: Allocation, fact: Any) -> Allocation:
 
 ALLOCATION = Decider("allocation", Allocation(), decide, evolve)
 
-DECIDERS = (ALLOCATION, NODE, SHARE)
+DECIDERS = (ALLOCATION, NODE, SHARE, WORKLOAD)

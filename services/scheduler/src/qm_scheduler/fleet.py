@@ -3,7 +3,7 @@
 What several sources say of a card is kept apart; the worst of it is the card's health.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,8 @@ from qm_events.scheduler import (
     NodeRetired,
     NodeUncordoned,
 )
-from qm_events.specs import Health
+from qm_events.specs import Health, PlacedSlice
+from qm_scheduler.cuts import UNUSED, State, state_of
 
 SEVERITY = (Health.HEALTHY, Health.UNKNOWN, Health.SUSPECT, Health.FAILED)
 """From best to worst."""
@@ -42,6 +43,14 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A slice of a card, and who holds it."""
+
+    allocation: str
+    slice: PlacedSlice
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """A card, who holds it and what is wrong with it."""
 
@@ -52,6 +61,9 @@ class Card:
     seen: dict[str, Observation] = field(default_factory=dict)
     """By source."""
     allocation: str | None = None
+    """Who holds all of it."""
+    parts: tuple[Part, ...] = ()
+    """Who holds slices of it: then nobody holds all of it."""
     occupied: bool | None = None
     """Whether an agent sees somebody on it; None = nothing was said."""
     occupied_at: datetime | None = None
@@ -63,6 +75,17 @@ class Card:
     """Why it is isolated until an operator clears it."""
     present: bool = True
     """False: the node was described anew without it; gone as soon as nobody holds it."""
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The allocations that hold it or slices of it."""
+        return (self.allocation,) if self.allocation is not None else tuple({part.allocation: 0 for part in self.parts})
+
+    def state(self, gone: Container[str] = ()) -> State:
+        """Return how it is used in part, without the slices of those who are `gone`."""
+        if not self.parts:
+            return UNUSED
+        return state_of(part.slice for part in self.parts if part.allocation not in gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +120,7 @@ def _with(node: Node, cards: Iterable[Card], **changes: Any) -> Node:
 
 
 def _registered(node: Node, fact: NodeRegistered) -> Node:
-    kept = {card.card: replace(card, present=False) for card in node.cards.values() if card.allocation is not None}
+    kept = {card.card: replace(card, present=False) for card in node.cards.values() if card.holders}
     told = {spec.card: _described(node.cards.get(spec.card), spec) for spec in fact.cards}
     return replace(
         node,
@@ -127,11 +150,21 @@ def _health_changed(node: Node, fact: CardHealthChanged) -> Node:
     return _with(node, [replace(card, seen=dict(sorted(seen.items())), health=worst, relapses=relapses)])
 
 
+def _given(card: Card, fact: CardsHeld) -> Card:
+    if fact.slices is None:
+        return replace(card, allocation=fact.allocation)
+    mine = (Part(fact.allocation, one) for one in fact.slices if one.card == card.card)
+    after = replace(card, parts=(*card.parts, *mine))
+    after.state()  # Raises where slices overlap.
+    return after
+
+
 def _held(node: Node, fact: CardsHeld) -> Node:
     for card in fact.cards:
-        if (holder := node.cards[card].allocation) is not None:
-            raise ValueError(f"card {card} is held by {holder} and given to {fact.allocation}")
-    cards = [replace(node.cards[card], allocation=fact.allocation) for card in fact.cards]
+        known = node.cards[card]
+        if known.allocation is not None or (known.parts and fact.slices is None):
+            raise ValueError(f"card {card} is held by {known.holders} and given to {fact.allocation}")
+    cards = [_given(node.cards[card], fact) for card in fact.cards]
     holding = Holding(fact.order, fact.cpu_milli, fact.memory_mib)
     return _with(node, cards, holdings={**node.holdings, fact.allocation: holding})
 
@@ -139,11 +172,12 @@ def _held(node: Node, fact: CardsHeld) -> Node:
 def _returned(node: Node, fact: CardsReturned) -> Node:
     cards = dict(node.cards)
     for card in (*fact.pooled, *fact.quarantined):
-        if not cards[card].present:
+        parts = tuple(part for part in cards[card].parts if part.allocation != fact.allocation)
+        if not cards[card].present and not parts:
             del cards[card]
             continue
         isolated = fact.reason if card in fact.quarantined else cards[card].quarantine
-        cards[card] = replace(cards[card], allocation=None, quarantine=isolated, freed_at=fact.returned_at)
+        cards[card] = replace(cards[card], allocation=None, parts=parts, quarantine=isolated, freed_at=fact.returned_at)
     holdings = {key: holding for key, holding in node.holdings.items() if key != fact.allocation}
     return replace(node, cards=cards, holdings=holdings)
 

@@ -1,4 +1,5 @@
-"""The documents of the scheduler: `nodes` (the fleet), `allocations` (every order heard of), `shares` (weights)."""
+"""The documents of the scheduler: `nodes` (the fleet), `allocations` (every order heard of), `shares` (weights),
+`workloads` (what was learned to be asked for)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from qm_scheduler.fleet import FACTS as NODE_FACTS
 from qm_scheduler.fleet import Node
 from qm_scheduler.fleet import evolve as evolve_node
 from qm_scheduler.shares import SHARES
+from qm_scheduler.workload import WORKLOADS
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Fold, Projection
 
@@ -152,7 +154,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
 
 ALLOCATIONS = Projection(
     name="allocations",
-    version=2,
+    version=3,
     model=OrderDoc,
     folds=ORDER_FOLDS,
     resident=lambda doc: doc.is_waiting or doc.is_holding,
@@ -169,10 +171,10 @@ def _retired(_: Node | None, _event: Event[Any]) -> None:
 
 NODES = Projection(
     name="nodes",
-    version=2,
+    version=3,
     model=Node,
     folds={fact: Fold(_node) for fact in NODE_FACTS} | {NodeRetired: Fold(_retired)},
     resident=lambda _: True,
 )
 
-PROJECTIONS: Sequence[Projection[Any]] = (ALLOCATIONS, NODES, SHARES, *DIRECTORY_PROJECTIONS)
+PROJECTIONS: Sequence[Projection[Any]] = (ALLOCATIONS, NODES, SHARES, WORKLOADS, *DIRECTORY_PROJECTIONS)

@@ -1,6 +1,6 @@
 """Where a waiting order will start first, and when, if leases end as promised: the place that is kept for it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import datetime
 from heapq import merge
 from itertools import islice
@@ -39,7 +39,7 @@ def earliest(board: Board, docs: Mapping[str, Any], waiting: Waiting, now: datet
         for at, order in _ends(board, waiting, now):
             doc: OrderDoc = docs[order]
             for name in {unit.node for unit in doc.units} if doc.allocation not in ended else ():
-                put(seat(name), _without(board, view.rooms[seat(name)], waiting, now, name, doc.allocation))
+                put(seat(name), _without(board, view.rooms[seat(name)], waiting, now, name, doc.allocation, ended))
             ended.add(doc.allocation)
             if (picks := place(view, shape)) is not None:
                 return Start(tuple(picks), at)
@@ -57,12 +57,14 @@ def _ends(board: Board, waiting: Waiting, now: datetime) -> Iterator[tuple[datet
         last = end
 
 
-def _without(board: Board, room: Room, waiting: Waiting, now: datetime, name: str, allocation: str) -> Room:
+def _without(
+    board: Board, room: Room, waiting: Waiting, now: datetime, name: str, allocation: str, ended: Set[str]
+) -> Room:
     """What ends on a node that is kept for another is his."""
     others = board.pool.kept.get(name, {}).values()
     if any(hold.binds(waiting.ask, -waiting.level[0], now) for hold in others):
         return room
-    return freed(room, board.pool.nodes[name], (allocation,), usable)
+    return freed(room, board.pool.nodes[name], (allocation,), usable, ended)
 
 
 def _by_room(board: Board, waiting: Waiting) -> Start | None:

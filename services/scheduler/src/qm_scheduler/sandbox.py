@@ -15,10 +15,11 @@ from qm_scheduler.fleet import Node
 from qm_scheduler.projections import ALLOCATIONS, NODES, OrderDoc
 from qm_scheduler.settle import settle
 from qm_scheduler.shares import SHARES
+from qm_scheduler.workload import WORKLOADS, Workload
 from qm_service.model import Act, Context, Rejected
 
 _DECIDERS = {decider.kind: decider for decider in DECIDERS}
-_PROJECTIONS = {projection.name: projection for projection in (NODES, SHARES, ALLOCATIONS)}
+_PROJECTIONS = {projection.name: projection for projection in (NODES, SHARES, WORKLOADS, ALLOCATIONS)}
 STEPS_MAX = 100_000
 """Placements, promises and explanations of one run."""
 
@@ -69,6 +70,8 @@ class Sandbox:
     def _state(self, kind: str, key: str) -> Any:
         if kind == "node":
             return self.docs["nodes"].get(key, Node())
+        if kind == "workload":
+            return self.docs["workloads"].get(key, Workload())
         doc: OrderDoc | None = self.docs["allocations"].get(key)
         if doc is None:
             return Allocation()

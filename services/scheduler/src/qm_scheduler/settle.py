@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from qm_events.ids import stream_name
+from qm_events.ids import PLATFORM, stream_name
 from qm_events.scheduler import KeptPlace
-from qm_events.specs import Health, PlacedUnit, WaitCode, WaitReason
+from qm_events.specs import Health, PlacedUnit, Slice, WaitCode, WaitReason
 from qm_scheduler.board import Board
+from qm_scheduler.cuts import State, cut, part_of, placed
 from qm_scheduler.domain import Allocate, Explain, Impair, Promise, allocation_id
 from qm_scheduler.fleet import SICK, Node
 from qm_scheduler.inventory import HoldCards
@@ -23,7 +24,8 @@ from qm_scheduler.projections import OrderDoc
 from qm_scheduler.promise import earliest
 from qm_scheduler.queue import Line, Rank
 from qm_scheduler.reasons import Ahead, explain, first_code
-from qm_scheduler.view import Pick, Shape
+from qm_scheduler.view import Kind, Pick, Shape
+from qm_scheduler.workload import Learn
 from qm_service.model import Act, Context
 
 MANY = 32
@@ -39,6 +41,8 @@ def settle(ctx: Context) -> Sequence[Act]:
         return acts
     if board.suspect and (acts := _renew(board, ctx)):
         return acts
+    if (shapes := board.demand.news()) is not None:
+        return (Act(stream_name("workload", "fleet"), Learn(shapes), PLATFORM, correlation="workload"),)
     if acts := _place_next(board, ctx):
         return acts
     if board.seen or board.news:
@@ -74,7 +78,7 @@ def _passed(board: Board, rank: Rank, picks: Sequence[Pick]) -> Iterator[str]:
 def _grant(board: Board, ctx: Context, order: str, line: Line, picks: Sequence[Pick]) -> Sequence[Act]:
     doc: OrderDoc = ctx.docs.resident("allocations")[order]
     shape = line.ask.shape
-    units = tuple(unit for pick in picks for unit in _units(board, pick, shape.cards))
+    units = tuple(_units(board, picks, shape.cards, doc.asked.specification.slice))
     by_node: dict[str, list[PlacedUnit]] = {}
     for unit in units:
         by_node.setdefault(unit.node, []).append(unit)
@@ -82,16 +86,26 @@ def _grant(board: Board, ctx: Context, order: str, line: Line, picks: Sequence[P
     about: dict[str, Any] = {"tenant": doc.tenant, "project": doc.project, "correlation": order}
     acts = [Act(stream_name("allocation", order), Allocate(order, units), **about)]
     for node, here in by_node.items():
-        cards = tuple(card for unit in here for card in unit.cards)
-        hold = HoldCards(order, holder, cards, shape.cpu_milli * len(here), shape.memory_mib * len(here))
+        cards = tuple(dict.fromkeys(card for unit in here for card in unit.cards))
+        slices = tuple(unit.slice for unit in here if unit.slice) or None
+        hold = HoldCards(order, holder, cards, shape.cpu_milli * len(here), shape.memory_mib * len(here), slices)
         acts.append(Act(stream_name("node", node), hold, **about))
     return acts
 
 
-def _units(board: Board, pick: Pick, cards: int) -> Iterator[PlacedUnit]:
-    free = board.pool.free_cards(pick.node, pick.kind)
-    for _ in range(pick.units):
-        yield PlacedUnit(node=pick.node, accelerator=pick.kind[0], cards=tuple(islice(free, cards)))
+def _units(board: Board, picks: Sequence[Pick], cards: int, asked: Slice | None) -> Iterator[PlacedUnit]:
+    part = part_of(asked)
+    states: dict[str, State] = {}
+    for pick in picks:
+        node, accelerator = pick.node, pick.kind[0]
+        if asked is None or part is None:
+            free = board.pool.free_cards(node, pick.kind)
+            for _ in range(pick.units):
+                yield PlacedUnit(node=node, accelerator=accelerator, cards=tuple(islice(free, cards)))
+            continue
+        card = next(card for card, state in board.pool.cut_cards(node, pick.kind, states) if state == pick.state)
+        start, states[card] = cut(part, pick.state) or (0, pick.state)
+        yield PlacedUnit(node=node, accelerator=accelerator, cards=(card,), slice=placed(card, asked, start))
 
 
 # ---- promising
@@ -102,8 +116,8 @@ def _promise(board: Board, ctx: Context, order: str) -> Sequence[Act]:
     doc: OrderDoc = ctx.docs.resident("allocations")[order]
     start = earliest(board, ctx.docs.resident("allocations"), board.queue.orders[order], ctx.now)
     places = tuple(
-        KeptPlace(node=pick.node, accelerator=pick.kind[0], card_memory_mib=pick.kind[1], units=pick.units)
-        for pick in (start.picks if start else ())
+        KeptPlace(node=node, accelerator=kind[0], card_memory_mib=kind[1], units=units)
+        for (node, kind), units in _by_place(start.picks if start else ()).items()
     )
     until = start.at if start else None
     known, since = (doc.promise.places, doc.promise.until) if doc.promise else ((), None)
@@ -111,6 +125,14 @@ def _promise(board: Board, ctx: Context, order: str) -> Sequence[Act]:
         return ()
     command = Promise(order, places, until)
     return (Act(stream_name("allocation", order), command, doc.tenant, doc.project, order),)
+
+
+def _by_place(picks: Sequence[Pick]) -> Mapping[tuple[str, Kind], int]:
+    """Slices are picked one by one."""
+    units: dict[tuple[str, Kind], int] = {}
+    for pick in picks:
+        units[pick.node, pick.kind] = units.get((pick.node, pick.kind), 0) + pick.units
+    return units
 
 
 def _renew(board: Board, ctx: Context) -> Sequence[Act]:
@@ -131,11 +153,12 @@ def _impaired(board: Board, ctx: Context) -> Sequence[Act]:
 
 def _told_of(node: Node, name: str, docs: Mapping[str, OrderDoc]) -> Iterator[Act]:
     card = node.cards.get(name)
-    holding = node.holdings.get(card.allocation or "") if card else None
-    if card is None or holding is None:
+    if card is None:
         return
-    doc, health = docs[holding.order], card.health if card.health in SICK else Health.HEALTHY
-    if doc.impaired.get(name, Health.HEALTHY) is not health:
+    health = card.health if card.health in SICK else Health.HEALTHY
+    for doc in [docs[node.holdings[holder].order] for holder in card.holders]:
+        if doc.impaired.get(name, Health.HEALTHY) is health:
+            continue
         code = next((told.code for told in card.seen.values() if told.health is health), "")
         command = Impair(doc.order, node.node, name, health, code)
         yield Act(stream_name("allocation", doc.order), command, doc.tenant, doc.project, doc.order)
