@@ -58,7 +58,8 @@ unit: setup
 bench: setup ## the benchmarks: figures and ratios, JSON in var/bench.json
 	$(RUN)/python -m bench
 
-soak: setup ## long crash and load runs
+soak: setup ## ten thousand states against brute force, long crash and load runs
+	$(RUN)/python -m tests.unit.scheduler.states
 	$(RUN)/python -m tests.crash.soak
 
 hooks: setup ## install the pre-commit hooks

@@ -10,12 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.blocked import blocked, blocked_distributed
 from bench.claims import claims, claims_postgres, held
 from bench.figures import Figure, table
 from bench.idle import idle
 from bench.log import appends, delivery, replay
 from bench.orders import orders_distributed, orders_embedded, rebuild
 from bench.peer import peer, ratios
+from bench.placing import placing, placing_distributed
 from bench.projection import aggregate, projection
 from bench.scheduling import decisions
 from bench.sharing import shared_cards
@@ -32,6 +34,10 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "held": held,
     "decisions": decisions,
     "shared-cards": shared_cards,
+    "placing": placing,
+    "placing-distributed": placing_distributed,
+    "blocked": blocked,
+    "blocked-distributed": blocked_distributed,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,

@@ -25,6 +25,7 @@ PARAMETERS = {
     "node",
     "card",
     "service_model",
+    "period",
 }
 
 

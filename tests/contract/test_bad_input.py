@@ -170,7 +170,7 @@ BODIES: dict[str, tuple[bytes, int]] = {
 async def _values(site: Inside, order: str) -> dict[str, str]:
     values = {"tenant": "acme", "project": "acme.vision", "name": "a100-1", "subject": "zoe", "group": "board"}
     values |= {"approval": "none", "quota_request": "none", "node": "gpu-1", "card": "gpu-1-c1", "service_model": "vm"}
-    return values | {"order": order}
+    return values | {"order": order, "period": "acme.2026-06"}
 
 
 async def _calls(site: Inside, order: str, *methods: str) -> list[tuple[str, str, str]]:
@@ -180,7 +180,7 @@ async def _calls(site: Inside, order: str, *methods: str) -> list[tuple[str, str
     return [call for call in found if call[0] in methods]
 
 
-MAY_BE_EMPTY = ("cancel", "release", "approve", "deny", "uncordon", "clear", "members", "sim/clock")
+MAY_BE_EMPTY = ("cancel", "release", "approve", "deny", "uncordon", "clear", "close", "members", "sim/clock")
 """Routes whose body may be left out, or that have none."""
 
 

@@ -105,6 +105,7 @@ async def _known(site: Inside) -> dict[str, list[str]]:
         "card": ["gpu-1-c0", "npu-1-c3"],
         "service_model": ["vm", "maas"],
         "group": ["board"],
+        "period": ["acme.2025-12"],
     }
 
 

@@ -67,6 +67,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "fleet/nodes",
         "fleet/cards",
         "fleet/findings",
+        "periods",
     )
     kinds = ("specifications", "offerings", "images", "models", "accelerators")
     return {

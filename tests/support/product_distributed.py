@@ -27,6 +27,7 @@ class Distributed(Product):
         self.clock = FileClock(self.folder / "clock") if manual else WallClock()
         issuer = f"http://{HOST}:{free_port()}"
         self.issuer = LocalIssuer(self.folder / "issuer.pem", issuer)
+        ports = {name: free_port() for name in SERVICES}
         self._settings = {
             "QM_LOG_URL": f"kafka://{self.kafka.servers}",
             "QM_CLOCK": f"manual:{self.folder / 'clock'}" if manual else "wall",
@@ -34,18 +35,20 @@ class Distributed(Product):
             "QM_JWKS_URL": self._stack.enter_context(keys_served(self.issuer.jwks())),
             "QM_LEASE_SECONDS": str(lease_seconds),
             "QM_BOOTSTRAP_OPERATOR": OPERATOR,
+            "QM_ADMISSION_URL": f"http://{HOST}:{ports['admission']}",
+            "QM_SCHEDULER_URL": f"http://{HOST}:{ports['scheduler']}",
             "QM_SIMULATED_CLOUDS": str(self.clouds),
             "QM_CREDENTIAL_KEYS_PATH": str(self.folder / "credential-keys"),
         }
-        ours = {name: self.process(name) for name in SERVICES}
+        ours = {name: self.process(name, port=ports[name]) for name in SERVICES}
         self.origin = Origin(self.folder / "origin", {name: part.port for name, part in ours.items()})
         self.url = f"http://{HOST}:{self.origin.port}"
         self.parts = {"postgres": self.postgres, "kafka": self.kafka, **ours, "origin": self.origin}
         self._urls = {name: part.url for name, part in ours.items()}
 
-    def process(self, service: str, folder: str | None = None) -> Program:
+    def process(self, service: str, folder: str | None = None, port: int | None = None) -> Program:
         """Return a process of a service, not started: a second one is a stand-by."""
-        port = free_port()
+        port = port or free_port()
         environment = self.settings(service) | {"QM_PORT": str(port)}
         return Program(self.folder / (folder or service), port, environment, f"qm_{service}", "serve")
 

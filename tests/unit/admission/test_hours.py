@@ -298,3 +298,20 @@ class TestMoving:
         desk.advance(hours=9)
         assert used(desk) == 24 * HOUR
         assert desk.states["admission/o1"].hold.covered_until is None
+
+
+def test_a_line_that_ends_with_a_month_is_booked_and_the_order_goes_on_holding(desk: Desk) -> None:
+    asked = request(duration_seconds=4 * 3_600)
+    at(desk, "2026-06-30T22:00")
+    submit(desk, "o1", asked)
+    ready(desk, "o1", asked)
+    held_in_july = used(desk, JULY)
+    at(desk, "2026-07-01T00:00")
+    since = datetime(2026, 6, 30, 22, tzinfo=UTC)
+    line(desk, "o1", since, goes_on=True)
+    line(desk, "o1", since, goes_on=True, meter="held")
+    assert (used(desk), used(desk, JULY)) == (2 * HOUR, held_in_july)
+    at(desk, "2026-07-01T01:00")
+    line(desk, "o1", datetime(2026, 7, 1, tzinfo=UTC))
+    line(desk, "o1", datetime(2026, 7, 1, tzinfo=UTC), meter="held")
+    assert (used(desk), used(desk, JULY)) == (2 * HOUR, HOUR)

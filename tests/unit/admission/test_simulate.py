@@ -1,5 +1,6 @@
 """What admission would say is what it says; and the ways out that it names are ways out."""
 
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -72,8 +73,17 @@ def test_a_simulation_says_what_the_order_then_gets_and_changes_nothing(seed: in
                 (scope, name): got.amounts.values[name] for scope in got.scopes for name in got.amounts.values
             }
             assert (said.covered_until, said.quota) == (got.covered_until, "fits")
-        elif said.outcome != "pending_approval":
-            assert said.remedies == list(last.remedies)
+        elif said.outcome == "pending_approval":
+            assert said.approval is not None
+            first = said.approval.levels[0]
+            assert (said.approval.policy, tuple(first.approvers), first.needed) == (
+                last.policy,
+                last.approvers,
+                last.needed,
+            )
+        else:
+            assert (said.remedies, said.remedy) == (list(last.remedies), last.remedy)
+            assert said.code == getattr(last, "code", "")
 
 
 def submit_at_once(desk: Desk, order: str, wanted: OrderRequest) -> list[Any]:
@@ -121,6 +131,28 @@ class TestWaysOut:
         assert "older order" in behind.remedies[0].text
 
 
+async def test_the_whole_route_of_an_approval_is_told_with_who_may_decide_at_each_level(stage: Stage) -> None:
+    levels = [
+        {"approvers": {"role": "approver"}, "rule": "n_of_m", "n": 2, "lapses_after_seconds": 3_600},
+        {"approvers": {"role": "tenant_admin"}, "rule": "all"},
+        {"approvers": {"groups": ["board"]}},
+    ]
+    await stage.done("PUT", "/approval-policies?tenant=acme", {"policies": [{"name": "long", "levels": levels}]})
+    body = {"request": request().model_dump(mode="json")}
+    said = await stage.done("POST", "/quotas/acme/vision:simulate", body, by="dev")
+    told = said["approval"]["levels"]
+    assert [(it["level"], it["rule"], it["needed"], it["approvers"]) for it in told] == [
+        (1, "n_of_m", 2, ["ann", "bob"]),
+        (2, "all", 1, ["tina"]),
+        (3, "any", 1, ["tina"]),
+    ]
+    lapses = stage.world.clock.now() + timedelta(hours=1)
+    assert [it["lapses_at"] for it in told] == [lapses.isoformat().replace("+00:00", "Z"), None, None]
+    await stage.submit("o1", request())
+    (asked,) = (await stage.done("GET", "/approvals", by="ann"))["items"]
+    assert asked["approvers"] == told[0]["approvers"]
+
+
 async def test_the_route_answers_for_the_caller_and_writes_nothing(stage: Stage) -> None:
     await stage.done("PUT", "/quotas/acme/vision", {"limits": {"cards": 4}})
     policy = {"name": "big", "cards_at_least": 3, "approver_role": "approver"}
@@ -128,11 +160,10 @@ async def test_the_route_answers_for_the_caller_and_writes_nothing(stage: Stage)
     before = [len(await stage.world.facts(topic)) for topic in ("admissions", "quotas")]
     body = {"request": request(cards=3).model_dump(mode="json")}
     said = await stage.done("POST", "/quotas/acme/vision:simulate", body, by="dev")
-    assert (said["outcome"], said["quota"], said["approval"]["approvers"]) == (
-        "pending_approval",
-        "fits",
-        ["ann", "bob"],
-    )
+    assert (said["outcome"], said["quota"], said["code"], said["remedy"]) == ("pending_approval", "fits", "", "")
+    assert said["approval"]["policy"] == "big"
+    (level,) = said["approval"]["levels"]
+    assert (level["rule"], level["needed"], level["approvers"], level["lapses_at"]) == ("any", 1, ["ann", "bob"], None)
     (effect,) = (it for it in said["effects"] if (it["scope"], it["dimension"]) == ("acme/vision", "cards"))
     assert (effect["limit"], effect["used"], effect["requested"], effect["left_after"]) == (4, 0, 3, 1)
     assert [len(await stage.world.facts(topic)) for topic in ("admissions", "quotas")] == before

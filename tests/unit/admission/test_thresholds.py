@@ -1,15 +1,22 @@
 """Thresholds of a month's card-hours, and limits that only report."""
 
+from typing import Any
+
 import pytest
 
 from qm_admission.book import SetLimits
 from tests.unit.admission.desk import TENANT, Desk, furnished, names, request, submit
-from tests.unit.admission.test_hours import HOUR, limit
+from tests.unit.admission.test_hours import HOUR, limit, ready
 
 
 @pytest.fixture
 def desk() -> Desk:
     return furnished()
+
+
+def run(desk: Desk, order: str, *, hours: int) -> list[Any]:
+    asked = request(duration_seconds=hours * 3_600)
+    return submit(desk, order, asked) + ready(desk, order, asked)
 
 
 class TestThresholds:
@@ -27,6 +34,23 @@ class TestThresholds:
         desk.settle()
         assert len(desk.facts) == facts
         assert names(limit(desk, 104)) == ["quota_limit.set", "quota_threshold.reached"]
+
+    def test_a_restart_repeats_nothing_of_the_months_before(self, desk: Desk) -> None:
+        limit(desk, 100)
+        said = run(desk, "o1", hours=86)
+        said += desk.advance(days=30)
+        said += run(desk, "o2", hours=86)
+        assert names(said).count("quota_threshold.reached") == 2
+        facts = len(desk.facts)
+        desk.restart()
+        desk.settle()
+        assert len(desk.facts) == facts
+
+    def test_nothing_is_said_of_a_month_that_is_over(self, desk: Desk) -> None:
+        limit(desk, 100)
+        run(desk, "o1", hours=50)
+        desk.advance(days=40)
+        assert names(limit(desk, 51)) == ["quota_limit.set"]
 
     def test_the_tenant_has_its_own(self, desk: Desk) -> None:
         limit(desk, 10, None)

@@ -1,6 +1,7 @@
 """The service on the chassis: a log that repeats and mixes, restarts in between, and a rebuild from the topics."""
 
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 
@@ -8,15 +9,24 @@ import pytest
 
 from qm_admission.book import SetLimits
 from qm_admission.consumers import ADMISSION
-from qm_events import EventData
+from qm_events import EventData, new_event
+from qm_events.catalog import OrderExtensionRequested, OrderSubmitted
+from qm_events.registry import TOPICS
+from qm_events.scheduler import AllocationWithdrawn
+from qm_service.clock import ManualClock
+from qm_service.database import Database
 from qm_service.log_memory import MemoryLog
 from qm_service.model import Act
 from qm_service.replay import verify
+from qm_service.runtime import Runtime
+from qm_service.store import message_of
 from qm_service.testing.nasty import NastyLog
 from qm_service.testing.world import World
+from tests.unit.admission.desk import START, TENANT, request
 from tests.unit.admission.model import Model, Step, history
 from tests.unit.admission.stage import Stage, staged
 from tests.unit.admission.test_ledger import known
+from tests.unit.chassis.support import until
 
 
 async def follow(stage: Stage, step: Step) -> None:
@@ -99,3 +109,43 @@ async def check_the_ledger(stage: Stage) -> None:
     assert min((amount for scope in used.values() for amount in scope.values()), default=0) >= 0
     for name, doc in stage.world.runtimes["admission"].context().docs.resident("scopes").items():
         assert doc.used == +used.get(name, Counter())
+
+
+async def test_a_threshold_that_was_said_before_keeps_nobody_waiting_for_what_was_given_back() -> None:
+    """Both are noticed in one batch, and nothing else happens after it."""
+    log, database, clock = MemoryLog(), Database("sqlite+aiosqlite://", durable=False), ManualClock(START)
+    runtime = Runtime(ADMISSION, database, log, clock)
+    await log.start()
+    await log.ensure_topics(TOPICS.values())
+    await runtime.start()
+    versions: Counter[str] = Counter()
+
+    async def tell(*told: tuple[str, EventData]) -> None:
+        versions.update(stream for stream, _ in told)
+        events = [new_event(stream, versions[stream], START, "/test", data, tenant=TENANT) for stream, data in told]
+        await log.publish([message_of(event) for event in events])
+        ends = await log.ends([topic.name for topic in TOPICS.values()])
+        await until(lambda: runtime.at_rest(ends))
+
+    def submitted(number: int, hours: int) -> tuple[str, EventData]:
+        asked, at = request(duration_seconds=hours * 3_600), START + timedelta(seconds=number)
+        return f"order/o{number}", OrderSubmitted(order=f"o{number}", request=asked, digest="d", submitted_at=at)
+
+    def left(order: str) -> tuple[str, EventData]:
+        return f"allocation/{order}", AllocationWithdrawn(order=order, cause="cancelled", withdrawn_at=START)
+
+    limits = SetLimits(TENANT, None, {"cards": 2, "card_hours_month": 100})
+    await runtime.execute(Act("quota/acme", limits, tenant=TENANT))
+    await tell(submitted(1, 40))
+    await tell(submitted(2, 40))
+    await tell(left("o2"))
+    await tell(submitted(3, 1))
+    await tell(submitted(4, 1))
+    assert list(runtime.context().docs.resident("waiting")) == ["o4"]
+    longer = OrderExtensionRequested(order="o1", expires_at=START + timedelta(hours=85), requested_at=START)
+    await tell(left("o3"), ("order/o1", longer))
+    assert runtime.context().docs.resident("scopes")[TENANT].reached == {"card_hours_month@2026-06": 80}
+    assert list(runtime.context().docs.resident("waiting")) == []
+    await runtime.stop()
+    await database.close()
+    await log.close()

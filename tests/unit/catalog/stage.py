@@ -86,12 +86,12 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(folder: Path) -> AsyncIterator[Stage]:
-    """Serve the catalog with two tenants, a few people, and something to order."""
+async def staged(folder: Path, **more: Any) -> AsyncIterator[Stage]:
+    """Serve the catalog with two tenants, a few people, and something to order; `more` are further settings."""
     world = World()
     issuer = LocalIssuer(folder / "issuer.pem", ISSUER)
     tokens = TokenVerifier(ISSUER, "quartermaster", KeyRing(issuer.fetch))
-    settings = Settings(bootstrap_operator=OPERATOR)
+    settings = Settings(bootstrap_operator=OPERATOR, **more)
     service = build(Kit(world.database("catalog"), world.log, world.clock, settings, tokens))
     world.add(service.runtime)
     async with world:
@@ -102,6 +102,8 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
             await furnish(stage)
             await world.settle()
             yield stage
+        for worker in service.workers:
+            await worker.stop()
 
 
 async def furnish(stage: Stage) -> None:

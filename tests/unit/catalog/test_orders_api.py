@@ -217,14 +217,6 @@ async def test_an_extension_moves_the_end_and_the_old_end_does_not_count(stage: 
     assert (late.status_code, late.json()["code"]) == (409, "order-ended")
 
 
-async def test_a_quote_says_the_price_and_what_it_does_not_say(stage: Stage) -> None:
-    quote = await stage.done("POST", "/orders:simulate", ORDER | {"count": 2, "duration": "PT90M"})
-    assert (quote["cards"], quote["price_per_hour"], quote["price_total"]) == (4, "10.00", "15.000000000")
-    assert quote["answers"] == ["specification", "price"]
-    assert "quota" in quote["silent"]
-    assert (await stage.done("GET", "/orders"))["items"] == []
-
-
 async def test_the_bill_is_the_recorded_use_at_the_price(stage: Stage) -> None:
     order = (await stage.order())["id"]
     used = walk.used("billable", 0, 90).model_copy(update={"order": order})

@@ -1,6 +1,5 @@
 """The SDK and the small parts of the command line, without a server."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -115,18 +114,6 @@ def test_a_cause_stands_above_its_effect_where_the_clock_stands() -> None:
     (submitted,) = causal_tree("o", facts).children
     assert "order.submitted.v1" in str(submitted.label)
     assert "quota.claimed.v1" in str(submitted.children[0].label)
-
-
-def test_a_quote_joins_what_admission_says_about_exactly_what_the_catalog_resolved() -> None:
-    seen: list[httpx.Request] = []
-    request = {"tenant": "acme", "project": "vision", "count": 1}
-    quote = {"request": request, "answers": ["price"], "silent": ["quota", "approval", "start"]}
-    with client([httpx.Response(200, json=quote), httpx.Response(200, json={"outcome": "held"})], seen) as api:
-        joined = api.quote({"project": "vision"})
-    assert seen[1].url.path == "/v1/quotas/acme/vision:simulate"
-    assert json.loads(seen[1].content) == {"request": request}
-    assert (joined["admission"]["outcome"], joined["silent"]) == ("held", ["start"])
-    assert joined["answers"] == ["price", "quota", "approval"]
 
 
 def test_quantities_are_whole_numbers_by_dimension() -> None:

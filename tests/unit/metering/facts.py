@@ -15,9 +15,10 @@ from qm_events.provisioner import (
 )
 from qm_events.scheduler import AllocationAllocated, AllocationReturned
 from qm_events.specs import EndCause, OrderRequest, PlacedUnit, ServiceModel, Specification
-from qm_metering.domain import RecordUsage, decide, evolve, lines_of, outstanding
+from qm_metering.domain import RecordUsage, behind, decide, evolve, lines_of
 from qm_metering.intervals import instant
-from qm_metering.policy import OrderUsage
+from qm_metering.months import UTC_ALWAYS, Zones
+from qm_metering.policy import Holding, OrderUsage
 from qm_metering.projections import LEDGER, ORDERS, LedgerLine
 from qm_service.model import Context
 
@@ -120,7 +121,9 @@ CTX = Context(now=at(0), docs=Nothing())
 class Metering:
     """The service with nothing around it: folds a fact, then records until the topic says what the facts call for."""
 
-    def __init__(self) -> None:
+    def __init__(self, zones: Zones = UTC_ALWAYS) -> None:
+        self.zones = zones
+        self.closed_until_us = 0
         self.usage: OrderUsage | None = None
         self.ledger: dict[str, LedgerLine] = {}
         self.streams: dict[str, dict[str, UsageRecorded]] = {}
@@ -133,11 +136,21 @@ class Metering:
         return self
 
     def record(self) -> None:
-        while self.usage is not None and outstanding(self.usage):
+        while self.usage is not None and behind(self.usage, self.closed_until_us):
+            before = len(self.topic)
             for holding in self.usage.holdings:
                 state = self.streams.get(holding.allocation, {})
-                for data in decide(state, RecordUsage(lines_of(self.usage, holding)), CTX):
+                for data in decide(state, self.command(holding), CTX):
                     self.write(holding.allocation, data)
+            assert len(self.topic) > before, "what is written does not settle what is missing"
+
+    def command(self, holding: Holding) -> RecordUsage:
+        return RecordUsage(lines_of(self.usage, holding, self.zones, self.closed_until_us))
+
+    def close(self, until_us: int) -> "Metering":
+        self.closed_until_us = until_us
+        self.record()
+        return self
 
     def write(self, allocation: str, data: EventData) -> None:
         version = sum(event.key == allocation for event in self.topic) + 1

@@ -26,7 +26,7 @@ def test_an_order_is_behind_from_the_end_of_a_stretch_until_its_line_is_on_the_t
     behind.changed(ORDERS.name, "o-1", running, ended)
     (act,) = acts(behind)
     assert (act.stream, act.tenant, act.project, act.correlation) == ("usage/a-1", "acme", "vision", "o-1")
-    assert act.command == RecordUsage(lines_of(ended, ended.holdings[0]))
+    assert act.command == RecordUsage(lines_of(ended, ended.holdings[0]), "acme")
     recorded = facts.Metering().feed([facts.allocated(0), facts.ready(10), facts.released(20)]).usage
     behind.changed(ORDERS.name, "o-1", ended, recorded)
     assert acts(behind) == []

@@ -4,7 +4,7 @@ import pytest
 
 from qm_events.specs import EndCause
 from qm_metering.domain import evolve, metered, unrecorded
-from qm_metering.policy import POLICY, Class, Kind, anomalies, pieces
+from qm_metering.policy import POLICIES, Class, Kind, anomalies, pieces
 from tests.unit.metering import facts
 
 ENDS = {
@@ -60,8 +60,9 @@ def test_an_end_before_the_cards_were_given_bills_nothing():
 
 
 def test_only_the_project_pays_for_what_is_billable():
-    assert [name for name, rule in POLICY.items() if rule.billable] == [Class.BILLABLE]
-    assert set(POLICY) == set(Class)
+    for policy in POLICIES:
+        assert [name for name, rule in policy.rules.items() if rule.billable] == [Class.BILLABLE]
+        assert set(policy.rules) == set(Class)
 
 
 def test_a_release_that_is_no_preemption_tells_nothing_new():
@@ -115,7 +116,10 @@ def test_a_return_without_an_end_waits_for_the_end_and_says_so():
     assert [event.data.meter for event in service.topic] == ["held"]
     assert [anomaly.code for anomaly in anomalies(service.usage)] == ["end_missing"]
     service.feed([facts.released(30)])
-    assert [event.data.card_us for event in service.topic] == [320, 160]
+    held, taken_back, held_again, billable = (event.data for event in service.topic)
+    # What was held is the same; ten microseconds of it are in another class now.
+    assert (held.card_us, taken_back.reverses, held_again.card_us, billable.card_us) == (320, held.record, 320, 160)
+    assert [line.counts_as for line in held_again.stretches] == ["provisioning", "billable", "recovering"]
     assert not anomalies(service.usage)
 
 

@@ -52,7 +52,8 @@ class Story:
         for data in facts:
             self.versions[stream] = version = self.versions.get(stream, 0) + 1
             source = "/quartermaster/story"
-            events.append(new_event(stream, version, START, source, data, tenant="acme", project=project))
+            told_at = max(self.world.clock.now(), minute(120))
+            events.append(new_event(stream, version, told_at, source, data, tenant="acme", project=project))
         await self.world.publish(*events)
         await self.world.settle()
 

@@ -27,6 +27,7 @@ async def see(stage: Stage, card: str, occupied: Any) -> dict[str, Any]:
 async def test_an_order_that_ended_and_holds_its_cards_is_found_and_its_claim_cleared(stage: Stage) -> None:
     await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1", "GPU-2"))
     await stage.order("o1", request(cards=2))
+    assert await stage.code("POST", "/fleet/claims/o1/clear", {"reason": "typed wrongly"}) == (409, "claim-in-use")
     await stage.tell("order/o1", OrderReleaseRequested(order="o1", requested_at=stage.world.clock.now()))
     assert await found(stage) == []
     await stage.world.advance(minutes=6)

@@ -7,10 +7,12 @@ import pytest
 from qm_events.scheduler import AllocationImpaired, CardQuarantined, CardSpec, NodeRetired
 from qm_events.specs import Health, WaitCode
 from qm_scheduler.drain import drain_view
+from qm_scheduler.fleet import Observation
 from qm_scheduler.heads import Heads
+from qm_scheduler.inventory import Describe, Observe, Seen
 from qm_service.model import Rejected
 from tests.unit.scheduler.test_service import Stage, description, stage
-from tests.unit.scheduler.yard import MIB, Yard, request
+from tests.unit.scheduler.yard import MIB, Yard, node_fact, request
 
 __all__ = ["stage"]
 
@@ -79,6 +81,55 @@ def test_a_node_that_comes_back_with_other_cards_is_reconciled_card_by_card() ->
     assert set(yard.cards("o2")) == {f"new-{n}" for n in range(4)}
     yard.give_back("o1")
     assert +yard.board.pool.counts["h100"] == {"held": 4, "free": 3}
+
+
+@pytest.mark.parametrize("trouble", ["isolated", "sick"])
+def test_a_card_does_not_come_back_clean_and_well_because_it_was_away(trouble: str) -> None:
+    yard = Yard()
+    yard.node("n1", {"h100": 1})
+    card = "n1-h100-0"
+    if trouble == "isolated":
+        yard.order("first", request())
+        yard.give_back_dirty("first")
+    else:
+        yard.health("n1", card, "failed")
+    yard.node("n1", {"h200": 1})
+    elsewhere = [CardSpec(card=card, accelerator="h100", memory_mib=80 * MIB)]
+    refused = yard.ask("node/n2", Describe(node_fact("n2", elsewhere)))
+    assert isinstance(refused, Rejected)
+    assert "clear it" in refused.remedy
+    yard.node("n1", {"h100": 1})
+    yard.order("next", request())
+    assert not yard.placed("next")
+    yard.node("n1", {"h200": 1})
+    yard.clear("n1", card)
+    assert list(yard.state("n1").cards) == ["n1-h200-0"]
+    yard.node("n2", elsewhere)
+    assert yard.nodes_of("next") == ["n2"]
+
+
+def test_a_card_that_is_away_may_be_told_well_by_all_its_sources_at_once() -> None:
+    yard = Yard()
+    yard.node("n1", {"h100": 1})
+    card = "n1-h100-0"
+    for source in ("a", "b"):
+        yard.health("n1", card, "failed", source=source)
+    yard.node("n1", {"h200": 1})
+    well = Observation(Health.HEALTHY, "", "", yard.tick())
+    yard.ask("node/n1", Observe(tuple(Seen(card, source, well) for source in ("a", "b", "c"))))
+    yard.order("next", request())
+    assert not yard.placed("next")
+    yard.node("n1", {"h100": 1})
+    assert yard.placed("next")
+
+
+async def test_clearing_a_card_that_is_away_shows_it_for_the_last_time(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1"))
+    seen = {"card": "GPU-1", "source": "a", "status": "failed", "observed_at": "2026-01-01T00:00:00Z"}
+    await stage.done("POST", "/fleet/health", [seen])
+    await stage.done("PUT", "/fleet/nodes/n1", description())
+    assert (await stage.done("POST", "/fleet/cards/GPU-1/clear"))["present"] is False
+    assert await stage.code("POST", "/fleet/cards/GPU-1/clear") == (404, "card-unknown")
 
 
 def test_a_drain_says_who_is_there_and_when_the_node_is_empty() -> None:

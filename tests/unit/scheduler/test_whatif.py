@@ -66,3 +66,30 @@ async def test_a_fleet_that_could_not_be_is_refused_and_strangers_are_kept_out(s
     ):
         assert await stage.code("POST", "/queue:simulate", body) == code
     assert (await stage.call("POST", "/queue:simulate", {}, by="ada")).status_code in (403, 404)
+
+
+async def test_where_an_order_would_stand_is_told_to_its_project_and_is_where_it_stands(stage: Stage) -> None:
+    await stage.done("PUT", "/fleet/nodes/n1", description("GPU-1", "GPU-2"))
+    for number, (cards, priority) in enumerate(((1, 0), (1, 0), (2, 0), (1, 5), (4, 0))):
+        asked_for = request(cards=cards, priority=priority)
+        before = await stage.queue("olga"), await stage.capacity(), await stage.world.types("allocations")
+        body = {"request": asked_for.model_dump(mode="json")}
+        told = await stage.done("POST", "/queue/acme/vision:simulate", body, by="ada")
+        assert before == (await stage.queue("olga"), await stage.capacity(), await stage.world.types("allocations"))
+        assert "GPU-1" not in str(told)
+        await stage.order(f"o{number}", asked_for)
+        waiting = {item["order"]: item for item in await stage.queue("olga")}
+        item = waiting.get(f"o{number}")
+        assert told["placed"] == (item is None)
+        if item is None:
+            assert (told["position"], told["reasons"]) == (None, [])
+        else:
+            assert (told["position"], told["reasons"]) == (item["position"], item["reasons"])
+            assert told["starts_at"] == item["estimate"]
+
+
+async def test_nobody_else_is_told_where_an_order_would_stand(stage: Stage) -> None:
+    body = {"request": request().model_dump(mode="json")}
+    assert await stage.code("POST", "/queue/acme/vision:simulate", body, by="nobody") == (404, "not-found")
+    assert await stage.code("POST", "/queue/acme/speech:simulate", body) == (422, "validation-failed")
+    assert await stage.code("POST", "/queue/acme/vision:simulate", {"request": {}}) == (422, "validation-failed")

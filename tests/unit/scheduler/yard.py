@@ -40,7 +40,7 @@ from qm_service.model import Act, Context, Projection, Rejected
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
 MIB = 1024
 _DECIDERS = {decider.kind: decider for decider in SCHEDULER.deciders}
-_PROJECTIONS: Mapping[str, Projection[Any]] = {
+_PROJECTIONS: dict[str, Projection[Any]] = {
     projection.name: projection for projection in (ALLOCATIONS, NODES, SHARES, WORKLOADS)
 }
 

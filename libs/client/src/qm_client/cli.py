@@ -112,7 +112,7 @@ def quote(
     count: Count = 1,
     duration: Duration = None,
 ) -> None:
-    """Ask what an order would cost, what quota and approval would say to it and what would help; place nothing."""
+    """Ask what an order would cost, take, wait for and when it may start, and what would help; place nothing."""
     with open_session() as client:
         body = _order_body(project, specification, service_model, count, None, None, duration, 0, None)
         emit(client.quote(body), True)

@@ -70,17 +70,8 @@ class Client:
                 return
 
     def quote(self, order: Json) -> Json:
-        """Return what an order would be and cost, and as `admission` what quota and approval would say; place nothing.
-
-        The catalog resolves the order, admission is asked about exactly that.
-        """
-        quote = self.call("POST", "/orders:simulate", order)
-        scope = f"{quote['request']['tenant']}/{quote['request']['project']}"
-        quote["admission"] = self.call("POST", f"/quotas/{scope}:simulate", {"request": quote["request"]})
-        answered = [name for name in ("quota", "approval") if name in quote["silent"]]
-        quote["answers"] = [*quote["answers"], *answered]
-        quote["silent"] = [name for name in quote["silent"] if name not in answered]
-        return quote
+        """Return what would become of an order, what it would cost and when it may start; place nothing."""
+        return self.call("POST", "/orders:simulate", order)
 
     def submit(self, order: Json, *, idempotency_key: str | None = None) -> Json:
         """Place an order and return its record."""

@@ -24,6 +24,8 @@ class QuotaAdjusted(EventData):
     """`used` and `corrected`: metering said what was used, so `taken` is settled use; else it is held ahead."""
     record: str | None = None
     """The line of metering that it settles; each once."""
+    runs_on: bool | None = None
+    """True: the line ends with a month, not with the order, which runs on."""
     starts_at: UtcTime | None = None
     """Billing began; from here the duration counts."""
     expires_at: UtcTime | None = None

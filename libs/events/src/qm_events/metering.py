@@ -1,14 +1,43 @@
-"""Facts of metering: the topic `usage`, streams `usage/<allocation>`."""
+"""Facts of metering: the topic `usage`. Streams `usage/<allocation>` and `period/<tenant>`."""
 
+from decimal import Decimal
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import USAGE, event
-from qm_events.units import CardMicroseconds, Ratio
+from qm_events.specs import Value
+from qm_events.units import CardMicroseconds, DnsLabel, Ratio
+
+Month = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
+"""A calendar month in the zone of a tenant, as `2026-06`."""
+Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+PricePerCardHour = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=9)]
+
+
+class UsageStretch(Value):
+    """A part of a held line in one class, up to the next one; the facts that open and close it, by id."""
+
+    counts_as: str
+    payer: Literal["project", "platform"]
+    from_at: UtcTime
+    to_at: UtcTime
+    opened_by: str
+    closed_by: str | None = None
+    """None: it went on beyond the line."""
+
+
+class UsageRate(Value):
+    """A part of a billable line at one price."""
+
+    from_at: UtcTime
+    to_at: UtcTime
+    price_per_card_hour: PricePerCardHour
+    currency: Currency
+    offering: DnsLabel
 
 
 class UsageLine(EventData):
@@ -29,6 +58,21 @@ class UsageLine(EventData):
     from_at: UtcTime
     to_at: UtcTime
     card_us: CardMicroseconds
+    specification: DnsLabel | None = None
+    continues: bool | None = None
+    """True: it ran before `from_at` too, where a month began."""
+    goes_on: bool | None = None
+    """True: it ran on after `to_at`, where a month ended."""
+    period: Month | None = None
+    """The month whose bill it is on."""
+    used_in: Month | None = None
+    """The month of use, where that one was closed before the line was known."""
+    policy: int | None = None
+    """The version of the table of classes that was in force."""
+    stretches: tuple[UsageStretch, ...] | None = None
+    """Of a held line: its classes; they touch and add up to it."""
+    rates: tuple[UsageRate, ...] | None = None
+    """Of a billable line: its prices; they touch and add up to it. None: it had no price."""
 
     @property
     def portion(self) -> int | Fraction:
@@ -47,6 +91,34 @@ class UsageCorrected(UsageLine):
     recorded in the same step."""
 
     reverses: str
+
+
+@event("period.closing", version=1, topic=USAGE)
+class PeriodClosing(EventData):
+    """The month is over: what still runs is recorded up to its end. Its instants are fixed from here on."""
+
+    tenant: DnsLabel
+    period: Month
+    timezone: str
+    from_at: UtcTime
+    to_at: UtcTime
+    closing_at: UtcTime
+
+
+@event("period.closed", version=1, topic=USAGE)
+class PeriodClosed(EventData):
+    """The month is final: what is learnt of it later is on the bill of a later month.
+
+    `digest` is the SHA-256 over its lines in the order of their ids; how, says docs/how-to/close-a-month.md.
+    """
+
+    tenant: DnsLabel
+    period: Month
+    lines: int = Field(ge=0)
+    held_card_us: int
+    billable_card_us: int
+    digest: str
+    closed_at: UtcTime
 
 
 @event("usage.access_audited", version=1, topic=USAGE)

@@ -47,7 +47,12 @@ _ONE_AND_MANY = {
 
 
 def amount(count: int, what: str) -> str:
-    """Return a count of a dimension of a quota, of orders or of units, in words: `1 card`, `2 h100 cards`."""
+    """Return a count of a dimension of a quota, of orders or of units, in words: `1 card`, `2 h100 cards`.
+
+    Of one month, `card_hours_month@2026-06`, card-microseconds are counted: `1.500000000 card-hours of 2026-06`.
+    """
+    if month := what.partition("@")[2]:
+        return f"{card_hours(count)} card-hours of {month}"
     dimension, _, accelerator = what.partition("/")
     word = _ONE_AND_MANY.get(dimension, (dimension, dimension))[count != 1]
     return f"{count:,} {accelerator} {word}" if accelerator else f"{count:,} {word}"

@@ -121,6 +121,7 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     # scheduler; capacity is counts by type, it names no order and no tenant
     ("GET", "/v1/queue"): _ANYONE,
     ("POST", "/v1/queue:simulate"): _INSPECTORS,
+    ("POST", "/v1/queue/{tenant}/{project}:simulate"): _READERS,
     ("GET", "/v1/shares"): _ANYONE,
     ("PUT", "/v1/shares/{tenant}/{project}"): _OPERATORS,
     ("GET", "/v1/fleet/capacity"): _ANYONE,
@@ -143,6 +144,8 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     # metering
     ("GET", "/v1/usage"): _ANYONE,
     ("GET", "/v1/usage/orders/{order}"): _READERS,
+    ("GET", "/v1/periods"): _ANYONE,
+    ("POST", "/v1/periods/{period}/close"): _OPERATORS,
     # embedded
     ("POST", "/v1/sim/clock"): _OPERATORS,
     ("PUT", "/v1/sim/backends/{service_model}"): _OPERATORS,

@@ -13,7 +13,7 @@ This module is pure itself and the only one of the chassis that a domain module 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from qm_events import Event, EventData
 from qm_events.specs import Violation
@@ -59,8 +59,7 @@ class Context:
     """What `Definition.new_index` made, kept in step with the resident documents."""
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(NamedTuple):
     """A command for a stream of this service. What is None is taken from the fact that caused it."""
 
     stream: str

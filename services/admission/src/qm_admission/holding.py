@@ -29,6 +29,8 @@ class Hold:
     looks_at: datetime | None = None
     lines: tuple[str, ...] = ()
     """The lines of metering that were settled."""
+    settling: bool = False
+    """A line said how the order's use ended."""
     closed: bool = False
     """The cards are back: nothing more is to be held."""
 
@@ -53,7 +55,8 @@ def evolve(hold: Hold, data: EventData) -> Hold:
 def _adjusted(hold: Hold, data: QuotaAdjusted) -> Hold:
     lines = hold.lines if data.record is None else (*hold.lines, data.record)
     if data.cause in ("used", "corrected", "closed"):
-        return replace(hold, lines=lines, closed=hold.closed or data.cause == "closed")
+        settling = hold.settling or (data.record is not None and not data.runs_on)
+        return replace(hold, lines=lines, settling=settling, closed=hold.closed or data.cause == "closed")
     life = hold.life
     if life and data.expires_at:
         life = replace(life, seconds=None, expires_at=data.expires_at)

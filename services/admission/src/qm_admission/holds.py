@@ -119,7 +119,8 @@ def settle_line(state: Admission, command: Settle, ctx: Context) -> Decision:
     said = hours.held(line.portion, line.from_at, line.to_at, claims.zone_of(state.scopes[0], ctx))
     held = hours.of_months(state.claim)
     if line.meter == "held":
-        over = (held or _live(state)) and isinstance(line, UsageRecorded)
+        # A line that goes on is cut where a month was closed: the order still holds its cards.
+        over = (held or _live(state)) and isinstance(line, UsageRecorded) and not line.goes_on
         return [_line(command, state, "closed", {}, held)] if over else []
     if isinstance(line, UsageCorrected):
         return [_line(command, state, "corrected", {}, said)] if line.reverses in state.hold.lines else []
@@ -140,13 +141,13 @@ def close(state: Admission, command: Close, _: Context) -> Decision:
 
 def refundable(state: Admission) -> dict[str, int]:
     """Return what an end gives back at once: hours of an order that ran wait for what metering says of them."""
-    waits = state.hold.ready_at is not None and not state.hold.lines
+    waits = state.hold.ready_at is not None and not state.hold.settling
     kept = hours.of_months(state.claim) if waits else {}
     return {name: amount for name, amount in state.claim.items() if name not in kept}
 
 
 def _live(state: Admission) -> bool:
-    return state.phase in HOLDING and not state.hold.lines and not state.hold.closed
+    return state.phase in HOLDING and not state.hold.settling and not state.hold.closed
 
 
 def _cover(state: Admission, life: Life, start: datetime, end: datetime | None, ctx: Context, moved: bool) -> Cover:
@@ -213,4 +214,5 @@ def _line(
         returned=Amounts(values=dict(returned)),
         cause=cause,
         record=command.line.record,
+        runs_on=command.line.goes_on,
     )

@@ -83,6 +83,11 @@ class AdmissionIndex:
         if follow := self._follow.get(projection):
             follow(key, old, new)
 
+    @property
+    def unexamined(self) -> bool:
+        """Whether something was noticed that `settle` has not looked at."""
+        return bool(self.reached or self.lines.woken)
+
     def next_woken(self) -> Waiting | None:
         """Return the oldest held order that is to be examined, once; None when there is none."""
         while place := self.lines.next_woken():

@@ -55,7 +55,8 @@ class Lines:
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, Line]] = {}
         self._under: dict[str, set[Place]] = defaultdict(set)
-        self._woken: list[Place] = []
+        self.woken: list[Place] = []
+        """A heap of those who are to be examined; some may be in it twice, or have left."""
 
     def ahead_of(self, place: Place) -> Ahead:
         """Return whether somebody older than `place` stands in the line of (scope, dimension)."""
@@ -75,13 +76,13 @@ class Lines:
 
     def wake(self, place: Place) -> None:
         """Have a place examined: its time has come."""
-        heappush(self._woken, place)
+        heappush(self.woken, place)
 
     def wake_head(self, scope: str, dimension: str) -> None:
         """Have the oldest in a line examined: there may be more for it."""
         line = self._lines.get(scope, {}).get(dimension)
         if line and (head := line.head()):
-            heappush(self._woken, head)
+            heappush(self.woken, head)
 
     def enter(self, place: Place, path: Iterable[str], spots: Iterable[Spot]) -> None:
         """Stand in the lines of these spots; `path` are the scopes whose rules concern the order."""
@@ -90,7 +91,7 @@ class Lines:
         for scope, dimension in spots:
             self._lines.setdefault(scope, {}).setdefault(dimension, Line()).join(place)
         # After a restart this looks at everybody once: whoever was woken and not yet examined when it stopped.
-        heappush(self._woken, place)
+        heappush(self.woken, place)
 
     def quit(self, place: Place, path: Iterable[str], spots: Iterable[Spot]) -> None:
         """Leave the lines of these spots; who comes up to the head is woken."""
@@ -104,7 +105,7 @@ class Lines:
             if head is None:
                 self._drop(scope, dimension)
             elif was_head:
-                heappush(self._woken, head)
+                heappush(self.woken, head)
 
     def _drop(self, scope: str, dimension: str) -> None:
         del self._lines[scope][dimension]
@@ -117,20 +118,20 @@ class Lines:
         old, new = old or EMPTY, new or EMPTY
         if _rules(old) != _rules(new):
             for place in self._under.get(name, ()):
-                heappush(self._woken, place)
+                heappush(self.woken, place)
             return
         for dimension, line in self._lines.get(name, {}).items():
             head = line.head()
             if head and new.used.get(dimension, 0) < old.used.get(dimension, 0):
-                heappush(self._woken, head)
+                heappush(self.woken, head)
 
     def next_woken(self) -> Place | None:
         """Return the oldest of the woken, once."""
-        if not self._woken:
+        if not self.woken:
             return None
-        place = heappop(self._woken)
-        while self._woken and self._woken[0] == place:
-            heappop(self._woken)
+        place = heappop(self.woken)
+        while self.woken and self.woken[0] == place:
+            heappop(self.woken)
         return place
 
 

@@ -11,6 +11,7 @@ from qm_admission.lending import Lending, borrowed
 from qm_admission.months import month_of
 from qm_admission.quota import EMPTY, HOURS, PER_ACCELERATOR, Exhausted, OverQuota, Quantities, Scope, limit_of
 from qm_events.units import card_hours
+from qm_service.simulation import Effect
 
 
 class DimensionView(BaseModel):
@@ -140,30 +141,18 @@ def _months(
         )
 
 
-class EffectView(BaseModel):
-    """What an order does to one limit."""
-
-    scope: str = Field(description="`tenant` or `tenant/project`")
-    dimension: str = Field(description="Card-hours with their month, `card_hours_month@2026-06`")
-    unit: str = Field(description="Of the figures, in words")
-    limit: int | None = Field(description="Null = nothing limits it here")
-    used: int = Field(description="Now")
-    requested: int = Field(description="What the order would take")
-    left_after: int | None = Field(description="What is left once the order has it; negative = that much is missing")
-
-
-def effects(path: Sequence[str], scopes: Mapping[str, Scope], amounts: Quantities) -> list[EffectView]:
+def effects(path: Sequence[str], scopes: Mapping[str, Scope], amounts: Quantities) -> list[Effect]:
     """Return what a claim does at every scope, in every dimension that it takes."""
     return [
         _effect(name, scopes.get(name, EMPTY), dimension, amounts[dimension]) for name in path for dimension in amounts
     ]
 
 
-def _effect(name: str, scope: Scope, dimension: str, amount: int) -> EffectView:
+def _effect(name: str, scope: Scope, dimension: str, amount: int) -> Effect:
     base = dimension.partition("@")[0]
     limit, used = limit_of(scope, dimension), quota.used_of(scope, dimension)
     most = None if limit is None else limit + scope.borrow.get(base, 0)
-    return EffectView(
+    return Effect(
         scope=name,
         dimension=dimension,
         unit="card-microseconds" if base == HOURS else unit_of(dimension),

@@ -8,22 +8,24 @@ from qm_events.units import amount
 
 def when_never(request: OrderRequest, violations: Sequence[Violation]) -> str:
     """Return the way out of an order that passes a limit even with nothing else in use."""
-    return f"{_smaller(request, violations, now=False)}; or ask for a higher limit of {_limits(violations)}."
+    return _sentence(f"{_smaller(request, violations, now=False)}{_higher(violations)}")
 
 
 def when_refused(request: OrderRequest, violations: Sequence[Violation]) -> str:
     """Return the way out of an order that does not fit now in a project that does not hold orders."""
-    return (
-        f"{_smaller(request, violations, now=True)}; or order again when use has fallen, "
-        f"or ask for a higher limit of {_limits(violations)}."
-    )
+    later = "order again when use has fallen, or "
+    return _sentence(f"{_smaller(request, violations, now=True)}{later}{_higher(violations)}")
 
 
 def when_held(violations: Sequence[Violation]) -> str:
     """Return what a held order waits for, and the way out."""
     short = [f"{amount(it.short_by, it.dimension)} in {it.scope}" for it in violations if it.short_by]
     waits = f"Waits for {' and '.join(short)} more" if short else "Waits for older orders to be admitted first"
-    return f"{waits}; release what is not needed, or ask for a higher limit of {_limits(violations)}."
+    return f"{waits}; release what is not needed, or {_higher(violations)}"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def fitting_count(request: OrderRequest, violations: Sequence[Violation], *, now: bool) -> int:
@@ -38,15 +40,16 @@ def _count(request: OrderRequest, violation: Violation, used: int) -> int:
 
 
 def _smaller(request: OrderRequest, violations: Sequence[Violation], *, now: bool) -> str:
+    """Return which order would pass, with `; or ` behind it; nothing where each one, however small, is one too many."""
+    if any(it.dimension == "concurrent_orders" for it in violations):
+        return ""
     count = fitting_count(request, violations, now=now)
     if 0 < count < request.count:
-        return f"Order a count of at most {count}"
-    if any(it.dimension.startswith("cards/") for it in violations):
-        return "Order a smaller specification, or one without " + ", ".join(
-            sorted({it.dimension.removeprefix("cards/") for it in violations if it.dimension.startswith("cards/")})
-        )
-    return "Order a smaller specification"
+        return f"Order a count of at most {count}; or "
+    types = sorted({it.dimension.removeprefix("cards/") for it in violations if it.dimension.startswith("cards/")})
+    return f"Order a smaller specification{', or one without ' if types else ''}{', '.join(types)}; or "
 
 
-def _limits(violations: Sequence[Violation]) -> str:
-    return " and ".join(f"{it.dimension} in {it.scope}" for it in violations)
+def _higher(violations: Sequence[Violation]) -> str:
+    limits = dict.fromkeys(f"{it.dimension.partition('@')[0]} in {it.scope}" for it in violations)
+    return f"ask for a higher limit of {' and '.join(limits)}."

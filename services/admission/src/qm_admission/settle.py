@@ -53,10 +53,12 @@ def _answer_changed(waiting: Waiting, ctx: Context) -> bool:
 
 def due(ctx: Context) -> datetime | None:
     """Return when something about an open question is due next, the next month turns for who waits, or hours are to be
-    looked at."""
-    questions = ctx.index.questions
-    found = (ctx.now if questions.again else questions.next_at(), ctx.index.looks.next(), ctx.index.wakes.next())
-    return min((at for at in found if at), default=None)
+    looked at; now while somebody was woken and not examined."""
+    index = ctx.index
+    if index.questions.again or index.unexamined:
+        # A round that leads to no fact is the last of its batch, whatever the others would have found.
+        return ctx.now
+    return min((at for it in (index.questions, index.looks, index.wakes) if (at := it.next_at())), default=None)
 
 
 def _noted(scope: str, dimension: str) -> Act:

@@ -1,12 +1,16 @@
 """When a month's card-hours come near their limit: said once for each step, month and limit. Pure.
 
-What counts is what is spoken for: used already, or held ahead for the rest of the month.
+What counts is what is spoken for: used already, or held ahead for the rest of the month. A month that is over is not
+spoken of: nothing can be spared in it any more.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal
 
+from qm_admission.hours import key
+from qm_admission.months import month_of
 from qm_admission.quota import EMPTY, HOURS, Scope, limit_of
 from qm_events.admission_quota import QuotaThresholdReached
 from qm_service.model import Context, Decision
@@ -51,6 +55,8 @@ def crossed(name: str, old: Scope | None, new: Scope | None) -> Iterator[Spot]:
 def note(said: Said, command: Note, ctx: Context) -> Decision:
     """Return the step that is reached, where it was not said at this limit."""
     scope = ctx.docs.resident("scopes").get(command.scope, EMPTY)
+    if _is_over(command.dimension, ctx.now):
+        return []
     reached, limit = level(scope, command.dimension), limit_of(scope, command.dimension)
     before, at_limit = said.get((command.scope, command.dimension), (0, limit))
     if reached is None or limit is None or (at_limit == limit and before >= reached):
@@ -70,6 +76,11 @@ def note(said: Said, command: Note, ctx: Context) -> Decision:
 
 
 def remember(said: Said, data: QuotaThresholdReached) -> Said:
-    """Return what was said, this included; months before are over and forgotten."""
-    kept = {spot: it for spot, it in said.items() if spot[0] != data.scope or spot[1] >= data.dimension}
+    """Return what was said, this included; months that are over are forgotten."""
+    kept = {spot: it for spot, it in said.items() if not _is_over(spot[1], data.reached_at)}
     return {**kept, (data.scope, data.dimension): (data.percent, data.limit)}
+
+
+def _is_over(dimension: str, at: datetime) -> bool:
+    """Whether the month is over in every zone of the world, the last of which is twelve hours behind UTC."""
+    return dimension < key(month_of(at - timedelta(hours=12), "UTC"))

@@ -29,7 +29,7 @@ class Timers:
             self._clocks[order] = clock
             heappush(self._heap, (clock.at, order))
 
-    def next(self) -> datetime | None:
+    def next_at(self) -> datetime | None:
         """Return the next instant, or None."""
         while self._heap and not self._counts(*self._heap[0]):
             heappop(self._heap)
@@ -38,7 +38,7 @@ class Timers:
     def take(self, now: datetime) -> list[tuple[str, Clock]]:
         """Return what is due by now, the earliest first, once."""
         due = []
-        while (at := self.next()) and at <= now:
+        while (at := self.next_at()) and at <= now:
             order = heappop(self._heap)[1]
             due.append((order, self._clocks.pop(order)))
         return due

@@ -1,22 +1,19 @@
-"""The routes of orders. The other routes are in `api_events`, `api_directory` and `api_catalogue`."""
+"""The routes of orders. The other routes are in the other `api_…` files."""
 
-from fractions import Fraction
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel
 
-from qm_catalog import api_catalogue, api_directory, api_events, api_organisation
-from qm_catalog.billing import money
+from qm_catalog import api_catalogue, api_directory, api_events, api_organisation, api_simulate
 from qm_catalog.domain import RECORDS, Cancel, Command, Extend, Release, Submit, act
 from qm_catalog.forms import CancelForm, ExtendForm, OrderForm, ProjectName, ReleaseForm
 from qm_catalog.lookup import everything, project_named, readable
-from qm_catalog.ordering import offering_of, resolve, warnings
-from qm_catalog.problems import AmbiguousProject, NotAnExtension, NotOffered, OrderEnded, UnknownReference
+from qm_catalog.ordering import ORDERING, resolve
+from qm_catalog.peers import Peers
+from qm_catalog.problems import AmbiguousProject, NotAnExtension, OrderEnded, UnknownReference
 from qm_catalog.record_phase import Phase
 from qm_catalog.record_view import RecordView, view
 from qm_catalog.request_record import Record
-from qm_events.specs import OrderRequest
 from qm_service import problem
 from qm_service.caller import Access, Page, etag
 from qm_service.clock import new_id
@@ -25,34 +22,14 @@ from qm_service.problem import problems
 from qm_service.runtime import Runtime
 from qm_service.sealed import SubjectKeys
 
-
-class Quote(BaseModel):
-    """What an order would be and cost. `answers` names what the quote speaks about, `silent` what it does not."""
-
-    request: OrderRequest
-    cards: int
-    offering: str | None
-    currency: str | None
-    price_per_card_hour: str | None
-    price_per_hour: str | None
-    """Of all cards together."""
-    price_total: str | None
-    """For the whole duration, where one was given."""
-    warnings: list[str]
-    answers: list[str]
-    silent: list[str]
-
-
-_ANSWERS = ["specification", "price"]
-_SILENT = ["quota", "approval", "reasons", "start"]
-_ORDERING = (AmbiguousProject, UnknownReference, NotOffered)
 _ENDING = (problem.VersionConflict, problem.IdempotencyKeyReused)
 
 
-def routes(runtime: Runtime, keys: SubjectKeys) -> APIRouter:
+def routes(runtime: Runtime, keys: SubjectKeys, peers: Peers) -> APIRouter:
     """Return all routes of the catalog."""
     router = APIRouter()
     router.include_router(_orders(runtime))
+    router.include_router(api_simulate.routes(runtime, peers))
     router.include_router(_commands(runtime))
     router.include_router(api_events.routes(runtime))
     router.include_router(api_directory.routes(runtime, keys))
@@ -67,7 +44,7 @@ def _orders(runtime: Runtime) -> APIRouter:
     @router.post(
         "/orders",
         status_code=202,
-        responses=problems(*_ORDERING, problem.IdempotencyKeyReused),
+        responses=problems(*ORDERING, problem.IdempotencyKeyReused),
         response_model=RecordView,
     )
     async def submit_order(form: OrderForm, access: Access) -> Response:
@@ -80,14 +57,6 @@ def _orders(runtime: Runtime) -> APIRouter:
             act(Submit(order, request), tenant, project), access.cause(tenant, project, order)
         )
         return await _record(runtime, outcome.stream.partition("/")[2], 202)
-
-    @router.post("/orders:simulate", responses=problems(*_ORDERING))
-    async def simulate_order(form: OrderForm, access: Access) -> Quote:
-        """Tell what an order would be and cost; nothing is changed."""
-        tenant, project = await project_named(runtime, access, form.project)
-        ctx = runtime.context()
-        request = resolve(form, tenant, project, access.caller.subject, ctx.docs, ctx.now)
-        return _quote(request, ctx.docs)
 
     @router.get("/orders", responses=problems(AmbiguousProject))
     async def list_orders(
@@ -177,24 +146,3 @@ async def _reply(runtime: Runtime, record: Any, status: int) -> Response:
     if status != 200:
         headers["Location"] = f"/v1/orders/{shown.id}"
     return Response(shown.__pydantic_serializer__.to_json(shown), status, headers, "application/json")
-
-
-def _quote(request: OrderRequest, docs: Any) -> Quote:
-    offering = offering_of(docs.resident("offerings").values(), request)
-    price = offering.prices[-1] if offering else None
-    an_hour = price.per_card_hour * request.cards if price else None
-    total = None
-    if an_hour is not None and request.duration_seconds is not None:
-        total = Fraction(an_hour) * request.duration_seconds / 3600
-    return Quote(
-        request=request,
-        cards=request.cards,
-        offering=offering.name if offering else None,
-        currency=price.currency if price else None,
-        price_per_card_hour=str(price.per_card_hour) if price else None,
-        price_per_hour=None if an_hour is None else str(an_hour),
-        price_total=None if total is None else money(total),
-        warnings=warnings(request, docs),
-        answers=_ANSWERS,
-        silent=_SILENT,
-    )

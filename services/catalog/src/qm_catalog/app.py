@@ -8,6 +8,7 @@ from qm_catalog.consumers import CATALOG
 from qm_catalog.directory import declare
 from qm_catalog.notice_senders import Mail, Sender, Webhook
 from qm_catalog.notifier import Notifier
+from qm_catalog.peers import Peers
 from qm_catalog.people import People
 from qm_catalog.settings import Settings
 from qm_events.catalog import MemberGranted, TenantRegistered
@@ -65,6 +66,7 @@ def build(kit: Kit) -> Service:
     runtime = Runtime(CATALOG, kit.database, kit.log, kit.clock, lease_seconds=kit.settings.lease_seconds)
     settings = kit.settings if isinstance(kit.settings, Settings) else Settings()
     keys = SubjectKeys(kit.database)
+    peers = Peers({"admission": settings.admission_url, "scheduler": settings.scheduler_url}, settings.peer_seconds)
     workers: list[Worker] = []
     if settings.bootstrap_operator:
         workers.append(FirstStart(runtime, settings.bootstrap_operator))
@@ -72,7 +74,7 @@ def build(kit: Kit) -> Service:
         people = People(runtime, keys)
         lease = settings.lease_seconds
         workers.append(Notifier(runtime, people, senders, kit.database, kit.log, kit.clock, lease_seconds=lease))
-    return Service("catalog", runtime, routes(runtime, keys), workers)
+    return Service("catalog", runtime, routes(runtime, keys, peers), [*workers, peers])
 
 
 def _senders(settings: Settings) -> dict[str, Sender]:

@@ -6,12 +6,14 @@ from typing import Any
 
 from qm_catalog.domain import LIFE_MAX
 from qm_catalog.forms import OrderForm
-from qm_catalog.problems import NotOffered, UnknownReference
+from qm_catalog.problems import AmbiguousProject, NotOffered, UnknownReference
 from qm_catalog.projections import ImageItem, OfferingItem, SpecificationItem
 from qm_events.specs import CatalogueStatus, OrderRequest, ServiceModel
 from qm_service.model import Docs
 from qm_service.problem import ValidationFailed
 
+ORDERING = (AmbiguousProject, UnknownReference, NotOffered)
+"""The problems that only what is ordered can have."""
 AMOUNT_MAX = 10**15
 """Of anything that an order takes, in the unit that it is counted in."""
 

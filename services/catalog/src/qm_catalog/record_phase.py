@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from qm_catalog.request_record import Approval, Record, finished, holds_cards
 from qm_events.specs import EndCause, Remedy, Violation, WaitCode
-from qm_events.units import amount, card_hours
+from qm_events.units import amount
 
 
 class Phase(StrEnum):
@@ -212,8 +212,7 @@ def _would_help(violation: Violation) -> str:
     short, dimension, scope = violation.short_by, violation.dimension, violation.scope
     if not short:
         return f"the older orders that wait for {dimension} at {scope} go first"
-    hours = f"{card_hours(short)} card-hours of {dimension.partition('@')[2]}"
-    more = hours if violation.unit == "card_us" else amount(short, dimension)
+    more = amount(short, dimension)
     return f"other projects lend {more} more" if violation.why == "lent_out" else f"fits with {more} more at {scope}"
 
 

@@ -7,24 +7,16 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from qm_events.envelope import UtcTime
-from qm_events.units import card_hours, card_hours_ratio
-from qm_metering import queries
-from qm_metering.domain import Meter, metered
+from qm_metering import api_periods, queries
+from qm_metering.domain import metered
 from qm_metering.intervals import Span, clipped_us, instant, micros
-from qm_metering.policy import POLICY, Anomaly, Class, Holding, Moment, OrderUsage, Piece, anomalies, pieces
+from qm_metering.policy import Anomaly, Class, Holding, Meter, Moment, OrderUsage, Piece, anomalies, pieces
 from qm_metering.problems import WindowReversed
 from qm_metering.projections import ORDERS
+from qm_metering.quantity import Quantity, quantity
 from qm_service.caller import Access, Page
 from qm_service.problem import NotFound, ValidationFailed, problems
 from qm_service.runtime import Runtime
-
-
-class Quantity(BaseModel):
-    """Card-hours, three ways: whole card-microseconds, a decimal with 9 places, the exact ratio."""
-
-    card_us: int
-    card_hours: str
-    card_hours_ratio: str
 
 
 class UsageRow(BaseModel):
@@ -83,6 +75,8 @@ class Stretch(BaseModel):
     billable: bool
     payer: str
     why: str
+    policy: int
+    """The version of the table of classes that says so."""
     began: Boundary
     ended: Boundary | None
     """None: it still runs."""
@@ -107,6 +101,7 @@ class OrderUsageReport(BaseModel):
 def routes(runtime: Runtime) -> APIRouter:
     """Return the routes of metering."""
     router = APIRouter()
+    router.include_router(api_periods.routes(runtime))
 
     @router.get("/usage", responses=problems(WindowReversed))
     async def usage(
@@ -162,17 +157,13 @@ def _window(from_at: datetime | None, to_at: datetime | None, now: datetime) -> 
     return window
 
 
-def _quantity(card_us: int) -> Quantity:
-    return Quantity(card_us=card_us, card_hours=card_hours(card_us), card_hours_ratio=card_hours_ratio(card_us))
-
-
 def _row(groups: list[str], key: tuple[str, ...], sums: queries.Sums) -> UsageRow:
     named: dict[str, str | None] = {**dict.fromkeys(queries.GROUPS), **dict(zip(groups, key, strict=True))}
-    return UsageRow(**named, held=_quantity(sums[key, "held"]), billable=_quantity(sums[key, "billable"]))
+    return UsageRow(**named, held=quantity(sums[key, "held"]), billable=quantity(sums[key, "billable"]))
 
 
 def _total(sums: queries.Sums, meter: Meter) -> Quantity:
-    return _quantity(sum(card_us for (_, of), card_us in sums.items() if of == meter))
+    return quantity(sum(card_us for (_, of), card_us in sums.items() if of == meter))
 
 
 def _order_report(usage: OrderUsage, now: datetime) -> OrderUsageReport:
@@ -187,15 +178,15 @@ def _order_report(usage: OrderUsage, now: datetime) -> OrderUsageReport:
         tenant=usage.tenant,
         project=usage.project,
         as_of=now,
-        held=_quantity(meters["held"]),
-        billable=_quantity(meters["billable"]),
+        held=quantity(meters["held"]),
+        billable=quantity(meters["billable"]),
         stretches=[_stretch(holding, piece, now_us) for holding in usage.holdings for piece in pieces(usage, holding)],
         anomalies=anomalies(usage),
     )
 
 
 def _stretch(holding: Holding, piece: Piece, now_us: int) -> Stretch:
-    rule, end_us = POLICY[piece.counts_as], piece.span.end_us
+    rule, end_us = piece.policy.rule(piece.counts_as, holding.service_model), piece.span.end_us
     return Stretch(
         allocation=holding.allocation,
         cards=[CardCount(accelerator=name, cards=number) for name, number in holding.cards],
@@ -203,11 +194,12 @@ def _stretch(holding: Holding, piece: Piece, now_us: int) -> Stretch:
         billable=rule.billable,
         payer=rule.payer,
         why=rule.why,
+        policy=piece.policy.version,
         began=_boundary(piece.opened),
         ended=_boundary(piece.closed) if piece.closed else None,
         from_at=instant(piece.span.start_us),
         to_at=None if end_us is None else instant(end_us),
-        held=_quantity(holding.total * clipped_us(piece.span, Span(0, None), now_us)),
+        held=quantity(holding.total * clipped_us(piece.span, Span(0, None), now_us)),
     )
 
 

@@ -1,17 +1,21 @@
-"""What goes on the topic `usage`: the closed intervals of an allocation, each once, and exact corrections."""
+"""What goes on the topic `usage`: the closed intervals of an allocation, each once, and exact corrections.
 
-from collections.abc import Iterator, Mapping
+The lines that the facts of an order call for follow from the facts alone, cut where months end: whatever the order of
+arrival, the same lines count in the end.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from qm_events.ids import derived_id
-from qm_events.metering import UsageCorrected, UsageLine, UsageRecorded
+from qm_events.metering import UsageCorrected, UsageLine, UsageRecorded, UsageStretch
 from qm_metering.intervals import Span, instant
-from qm_metering.policy import POLICY, Holding, Kind, OrderUsage, held, pieces
+from qm_metering.months import UTC_ALWAYS, Zones, cut
+from qm_metering.periods import reported_in
+from qm_metering.policy import Booked, Holding, Kind, Meter, OrderUsage, Piece, held, pieces
 from qm_service.model import Context, Decider
-
-Meter = Literal["held", "billable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,8 @@ class Metered:
     meter: Meter
     span: Span
     final: bool
+    parts: tuple[Piece, ...]
+    """Its classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,7 @@ class RecordUsage:
     """Bring the lines of an allocation on the topic to exactly these."""
 
     lines: tuple[UsageRecorded, ...]
+    tenant: str = ""
 
 
 # Each fact of an order asks anew for the ids of the same lines.
@@ -39,39 +46,43 @@ Lines = Mapping[str, UsageRecorded]
 
 def metered(usage: OrderUsage, holding: Holding) -> Iterator[Metered]:
     """Yield what a holding shows on each meter. Billable time waits for the fact that ended it."""
-    whole = held(usage, holding)
+    whole, classes = held(usage, holding), tuple(pieces(usage, holding))
     if not whole.empty:
-        yield Metered("held", whole, whole.end_us is not None)
-    for piece in pieces(usage, holding):
-        if POLICY[piece.counts_as].billable:
+        yield Metered("held", whole, whole.end_us is not None, classes)
+    for piece in classes:
+        if piece.policy.rule(piece.counts_as, holding.service_model).billable:
             closed = piece.closed is not None and piece.closed.kind is not Kind.RETURNED
-            yield Metered("billable", piece.span, closed)
+            yield Metered("billable", piece.span, closed, (piece,))
 
 
-def line_ids(usage: OrderUsage, holding: Holding, meter: Metered) -> list[str]:
-    """Return the ids of the lines of a closed stretch, one an accelerator: they follow from what the lines say."""
-    span = meter.span
-    base = ("usage", usage.order, holding.allocation, meter.meter, span.start_us, span.end_us or 0)
-    return [_line_id(*base, accelerator, cards) for accelerator, cards in holding.cards]
-
-
-def lines_of(usage: OrderUsage, holding: Holding) -> tuple[UsageRecorded, ...]:
-    """Return the lines that a holding calls for: its closed, final, non-empty stretches."""
+def lines_of(
+    usage: OrderUsage, holding: Holding, zones: Zones = UTC_ALWAYS, closed_until_us: int = 0
+) -> tuple[UsageRecorded, ...]:
+    """Return the lines that a holding calls for: what is final, and what still runs as far as months are closed."""
     return tuple(
-        _line(usage, holding, meter, record, accelerator, cards)
+        _line(usage, holding, meter, Span(start, end), month, kind)
         for meter in metered(usage, holding)
-        if meter.final
-        for record, (accelerator, cards) in zip(line_ids(usage, holding, meter), holding.cards, strict=True)
+        for month, start, end in cut(meter.span.start_us, _until(meter, closed_until_us), zones)
+        for kind in holding.cards
     )
 
 
+def _until(meter: Metered, closed_until_us: int) -> int:
+    end_us = meter.span.end_us
+    if meter.final and end_us is not None:
+        return end_us
+    return closed_until_us if end_us is None else min(end_us, closed_until_us)
+
+
 def _line(
-    usage: OrderUsage, holding: Holding, meter: Metered, record: str, accelerator: str, cards: int
+    usage: OrderUsage, holding: Holding, meter: Metered, span: Span, month: str, kind: tuple[str, int]
 ) -> UsageRecorded:
-    start_us, end_us = meter.span.start_us, meter.span.end_us
-    assert end_us is not None  # noqa: S101  # a final stretch is closed
+    (accelerator, cards), start_us, end_us = kind, span.start_us, span.end_us or 0
+    stretches = tuple(_stretches(meter, span, holding.service_model)) if meter.meter == "held" else None
+    classes = [f"{it.counts_as}@{it.from_at.isoformat()}" for it in stretches or ()]
+    base = ("usage", usage.order, holding.allocation, meter.meter, start_us, end_us, accelerator, cards)
     return UsageRecorded(
-        record=record,
+        record=_line_id(*base, *classes),
         allocation=holding.allocation,
         order=usage.order,
         meter=meter.meter,
@@ -81,61 +92,115 @@ def _line(
         from_at=instant(start_us),
         to_at=instant(end_us),
         card_us=cards * (end_us - start_us),
+        specification=holding.specification,
+        continues=start_us > meter.span.start_us or None,
+        goes_on=meter.span.end_us is None or end_us < meter.span.end_us or not meter.final or None,
+        period=month,
+        policy=meter.parts[0].policy.version,
+        stretches=stretches,
     )
 
 
-def counting(usage: OrderUsage) -> frozenset[str]:
-    """Return the ids of the recorded lines that were not taken back."""
-    return frozenset(usage.recorded) - frozenset(usage.reversed)
+def _stretches(meter: Metered, line: Span, service_model: str) -> Iterator[UsageStretch]:
+    start_us, end_us = line.start_us, line.end_us or 0
+    for piece in meter.parts:
+        ends = end_us if piece.span.end_us is None else min(piece.span.end_us, end_us)
+        if (since := max(piece.span.start_us, start_us)) < ends:
+            whole = piece.closed is not None and piece.span.end_us == ends
+            yield UsageStretch(
+                counts_as=piece.counts_as,
+                payer=piece.policy.rule(piece.counts_as, service_model).payer,
+                from_at=instant(since),
+                to_at=instant(ends),
+                opened_by=piece.opened.fact,
+                closed_by=piece.closed.fact if whole and piece.closed else None,
+            )
 
 
-def unrecorded(usage: OrderUsage) -> Iterator[tuple[Holding, Metered]]:
-    """Yield what counts but is not on the topic: open stretches, and closed ones on their way there."""
-    known = counting(usage)
+def fits(line: Booked, holding: Holding, meter: Metered) -> bool:
+    """Whether a line on the topic is a part of what a meter shows, bounded as it is or where a month ends."""
+    span = meter.span
+    if (line.allocation, line.meter) != (holding.allocation, meter.meter):
+        return False
+    if (line.accelerator, line.cards) not in holding.cards:
+        return False
+    begins = line.from_us == span.start_us or (line.continues and line.from_us > span.start_us)
+    ends = line.to_us == span.end_us or (line.goes_on and (span.end_us is None or line.to_us < span.end_us))
+    return begins and ends and line.classes in (None, _classes(meter, line))
+
+
+def _classes(meter: Metered, line: Booked) -> tuple[tuple[str, int], ...]:
+    span = Span(line.from_us, line.to_us)
+    reach = ((piece, max(piece.span.start_us, span.start_us)) for piece in meter.parts)
+    return tuple(
+        (str(piece.counts_as), since)
+        for piece, since in reach
+        if since < line.to_us and (piece.span.end_us is None or piece.span.end_us > since)
+    )
+
+
+def gaps(span: Span, lines: Sequence[Booked]) -> Iterator[Span]:
+    """Yield what of a span the lines leave out; they do not overlap."""
+    reached = span.start_us
+    for line in sorted(lines, key=lambda line: line.from_us):
+        if line.from_us > reached:
+            yield Span(reached, line.from_us)
+        reached = line.to_us
+    if not (rest := Span(reached, span.end_us)).empty:
+        yield rest
+
+
+def _compared(usage: OrderUsage) -> Iterator[tuple[Holding, Metered, str, int, list[Booked]]]:
+    """Yield each meter of each accelerator with the lines on the topic that are right for it."""
     for holding in usage.holdings:
         for meter in metered(usage, holding):
-            if not meter.final or not known.issuperset(line_ids(usage, holding, meter)):
-                yield holding, meter
-
-
-def outstanding(usage: OrderUsage) -> bool:
-    """Whether the topic does not say yet what the facts of the order call for."""
-    return _wanted(usage)[0] != counting(usage)
+            right = [line for line in usage.lines if fits(line, holding, meter)]
+            for accelerator, cards in holding.cards:
+                yield holding, meter, accelerator, cards, [one for one in right if one.accelerator == accelerator]
 
 
 def stale(usage: OrderUsage) -> frozenset[str]:
     """Return the ids of the lines that are about to be taken back."""
-    return counting(usage) - _wanted(usage)[0]
+    right = {line.record for *_, lines in _compared(usage) for line in lines}
+    return frozenset(line.record for line in usage.lines) - right
+
+
+def unrecorded(usage: OrderUsage) -> Iterator[tuple[Holding, Metered, str, int, Span]]:
+    """Yield what counts but is not on the topic, by accelerator: what runs, and what is on its way there."""
+    for holding, meter, accelerator, cards, lines in _compared(usage):
+        for gap in gaps(meter.span, lines):
+            yield holding, meter, accelerator, cards, gap
+
+
+def behind(usage: OrderUsage, closed_until_us: int = 0) -> bool:
+    """Whether the topic does not say yet what the facts of the order, and the months that are closed, call for."""
+    missing = any(gap.start_us < _until(meter, closed_until_us) for _, meter, _, _, gap in unrecorded(usage))
+    return missing or bool(stale(usage))
 
 
 def live(usage: OrderUsage) -> bool:
     """Whether something of the order is not on the topic yet: it runs, or a line is on its way."""
-    wanted, runs = _wanted(usage)
-    return runs or wanted != counting(usage)
+    return any(True for _ in unrecorded(usage)) or bool(stale(usage))
 
 
-def _wanted(usage: OrderUsage) -> tuple[set[str], bool]:
-    """Return the ids of the lines that the facts call for, and whether anything runs."""
-    wanted: set[str] = set()
-    runs = False
-    for holding in usage.holdings:
-        for meter in metered(usage, holding):
-            if meter.final:
-                wanted.update(line_ids(usage, holding, meter))
-            else:
-                runs = True
-    return wanted, runs
-
-
-def decide(state: Lines, command: RecordUsage, _: Context) -> list[UsageLine]:
+def decide(state: Lines, command: RecordUsage, ctx: Context) -> list[UsageLine]:
     """Take back what is no longer called for, then record what is missing; nothing when all is said."""
     wanted = {line.record: line for line in command.lines}
-    wrong = [_correction(line) for record, line in state.items() if record not in wanted]
-    return [*wrong, *(line for record, line in wanted.items() if record not in state)]
+    wrong = [_correction(line, command.tenant, ctx) for record, line in state.items() if record not in wanted]
+    new = [_reported(line, command.tenant, ctx) for record, line in wanted.items() if record not in state]
+    return [*wrong, *new]
 
 
-def _correction(line: UsageRecorded) -> UsageCorrected:
+def _reported(line: UsageRecorded, tenant: str, ctx: Context) -> UsageRecorded:
+    if line.period is None or (period := reported_in(ctx.docs, tenant, line.period)) == line.period:
+        return line
+    return line.model_copy(update={"period": period, "used_in": line.period})
+
+
+def _correction(line: UsageRecorded, tenant: str, ctx: Context) -> UsageCorrected:
     told = {**dict(line), "record": derived_id("reversal", line.record)}
+    if line.period is not None and (period := reported_in(ctx.docs, tenant, line.period)) != line.period:
+        told |= {"period": period, "used_in": line.used_in or line.period}
     return UsageCorrected.model_construct(**told, reverses=line.record)
 
 

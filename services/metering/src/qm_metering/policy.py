@@ -1,12 +1,14 @@
 """What an order's time on cards counts as: the document of facts, the table of classes, and the cut between them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
 from qm_events.specs import Value
 from qm_metering.intervals import Span, chain
+
+Meter = Literal["held", "billable"]
 
 
 class Kind(StrEnum):
@@ -48,15 +50,38 @@ class Rule:
         return self.payer == "project"
 
 
-POLICY: Mapping[Class, Rule] = {
-    Class.PROVISIONING: Rule("platform", "the environment was not proven usable yet"),
-    Class.BILLABLE: Rule("project", "the environment was ready and nobody had ended it"),
-    Class.RECOVERING: Rule("platform", "its end had been asked for; release and cleaning are not billed"),
-    Class.OVERDUE: Rule("platform", "it had expired; what follows the promised end is not billed"),
-    Class.FAILED: Rule("platform", "the environment had failed"),
-    Class.PREEMPTED: Rule("platform", "it had been preempted"),
-    Class.QUARANTINED: Rule("platform", "a release step had failed and the cards were isolated"),
-}
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One version of the table of classes, from an instant on. A version that was in force is never edited: another
+    rule is a new version, and its number is on every line."""
+
+    version: int
+    from_us: int
+    rules: Mapping[Class, Rule]
+    exceptions: Mapping[tuple[str, Class], Rule] = field(default_factory=dict)
+    """By (service model, class)."""
+
+    def rule(self, counts_as: Class, service_model: str) -> Rule:
+        """Return who pays for a class."""
+        return self.exceptions.get((service_model, counts_as), self.rules[counts_as])
+
+
+POLICIES: tuple[Policy, ...] = (
+    Policy(
+        version=1,
+        from_us=0,
+        rules={
+            Class.PROVISIONING: Rule("platform", "the environment was not proven usable yet"),
+            Class.BILLABLE: Rule("project", "the environment was ready and nobody had ended it"),
+            Class.RECOVERING: Rule("platform", "its end had been asked for; release and cleaning are not billed"),
+            Class.OVERDUE: Rule("platform", "it had expired; what follows the promised end is not billed"),
+            Class.FAILED: Rule("platform", "the environment had failed"),
+            Class.PREEMPTED: Rule("platform", "it had been preempted"),
+            Class.QUARANTINED: Rule("platform", "a release step had failed and the cards were isolated"),
+        },
+    ),
+)
+"""The versions, the oldest first; each holds until the next."""
 
 ENDS: Mapping[Kind, Class] = {
     Kind.CANCELLED: Class.RECOVERING,
@@ -94,11 +119,29 @@ class Holding(Value):
     """(accelerator, number), by accelerator."""
     service_model: str
     allocated: Moment
+    specification: str | None = None
+    image: str | None = None
 
     @property
     def total(self) -> int:
         """All its cards."""
         return sum(number for _, number in self.cards)
+
+
+class Booked(Value):
+    """A line on the topic, as far as it is compared with what the facts call for."""
+
+    record: str
+    allocation: str
+    meter: Meter
+    accelerator: str
+    cards: int
+    from_us: int
+    to_us: int
+    continues: bool = False
+    goes_on: bool = False
+    classes: tuple[tuple[str, int], ...] | None = None
+    """Of a held line: (class, since), in order."""
 
 
 class OrderUsage(Value):
@@ -109,27 +152,29 @@ class OrderUsage(Value):
     project: str
     holdings: tuple[Holding, ...] = ()
     moments: tuple[Moment, ...] = ()
-    recorded: tuple[str, ...] = ()
-    """The lines on the topic `usage`, by id."""
-    reversed: tuple[str, ...] = ()
-    """Those of them that were taken back."""
+    lines: tuple[Booked, ...] = ()
+    """The lines on the topic `usage` that were not taken back, by id."""
+    apart: tuple[Moment, ...] = ()
+    """What was dated so far ahead of its own telling that it cannot be: it counts for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a holding in one class, with the facts that opened and closed it."""
+    """A stretch of a holding in one class under one policy, with the facts that opened and closed the class."""
 
     counts_as: Class
     span: Span
     opened: Moment
     closed: Moment | None
+    policy: Policy = POLICIES[0]
 
 
 class Anomaly(Value):
     """Something in the facts that cannot be: counted as nothing, shown to whoever looks."""
 
-    code: Literal["clock_regression", "conflicting_facts", "end_missing"]
-    allocation: str
+    code: Literal["clock_regression", "conflicting_facts", "end_missing", "future_stamp"]
+    allocation: str | None
+    """None: it is about the whole order."""
     fact: str
     by_us: int = 0
     """How far the clock went back."""
@@ -157,7 +202,18 @@ def pieces(usage: OrderUsage, holding: Holding) -> list[Piece]:
     spans = chain([moment.at_us for _, moment in marks], returned.at_us if returned else None)
     closers = [*(moment for _, moment in marks[1:]), returned]
     cut = zip(marks, spans, closers, strict=True)
-    return [Piece(name, span, opened, closed) for (name, opened), span, closed in cut if not span.empty]
+    classes = [Piece(name, span, opened, closed) for (name, opened), span, closed in cut if not span.empty]
+    return [part for piece in classes for part in _by_policy(piece)]
+
+
+def _by_policy(piece: Piece) -> Iterator[Piece]:
+    """Cut a piece where another version of the table comes into force."""
+    ends = [policy.from_us for policy in POLICIES[1:]]
+    for policy, until_us in zip(POLICIES, [*ends, None], strict=True):
+        reach = [end for end in (piece.span.end_us, until_us) if end is not None]
+        span = Span(max(piece.span.start_us, policy.from_us), min(reach, default=None))
+        if not span.empty:
+            yield replace(piece, span=span, policy=policy)
 
 
 def held(usage: OrderUsage, holding: Holding) -> Span:
@@ -169,7 +225,13 @@ def held(usage: OrderUsage, holding: Holding) -> Span:
 
 def anomalies(usage: OrderUsage) -> list[Anomaly]:
     """Return what is wrong with the facts of an order, in a fixed order."""
-    return [anomaly for holding in usage.holdings for anomaly in _anomalies(usage, holding)]
+    found = [anomaly for holding in usage.holdings for anomaly in _anomalies(usage, holding)]
+    return [*found, *(_dated_ahead(moment) for moment in usage.apart)]
+
+
+def _dated_ahead(moment: Moment) -> Anomaly:
+    detail = f"{moment.kind} is dated after it was said; it counts for nothing until it is said again rightly"
+    return Anomaly(code="future_stamp", allocation=moment.allocation, fact=moment.fact, detail=detail)
 
 
 def _anomalies(usage: OrderUsage, holding: Holding) -> Iterator[Anomaly]:

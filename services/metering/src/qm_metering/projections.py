@@ -1,13 +1,20 @@
-"""The documents: `orders`, the facts about the time of each order, and `ledger`, one row a line, summed in SQL."""
+"""The documents: `orders`, the facts about the time of each order; `ledger`, one row a line, summed in SQL; `periods`,
+the months of each tenant; `zones`, where its months end."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 from qm_events import Event, EventData
-from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested, OrderSubmitted
-from qm_events.metering import UsageCorrected, UsageLine, UsageRecorded
+from qm_events.catalog import (
+    OrderCancelRequested,
+    OrderExpired,
+    OrderReleaseRequested,
+    OrderSubmitted,
+    TenantRegistered,
+)
+from qm_events.metering import PeriodClosed, PeriodClosing, UsageCorrected, UsageLine, UsageRate, UsageRecorded
 from qm_events.provisioner import (
     EnvironmentFailed,
     EnvironmentQuarantined,
@@ -18,15 +25,20 @@ from qm_events.scheduler import AllocationAllocated, AllocationPreempted, Alloca
 from qm_events.specs import EndCause, Value
 from qm_metering.domain import live
 from qm_metering.intervals import micros
-from qm_metering.policy import Holding, Kind, Moment, OrderUsage, anomalies
+from qm_metering.months import Zones
+from qm_metering.periods import PERIODS, Period, period_key
+from qm_metering.policy import Booked, Holding, Kind, Meter, Moment, OrderUsage, anomalies
 from qm_service.model import Column, Fold, Projection
+
+_AHEAD_US = 300_000_000
+"""How far the clock of a service may be ahead of itself between what it did and its telling."""
 
 
 class LedgerLine(Value):
     """A line of the topic as a row. A correction is a row of its own with `cards` negative: sums need no other rule."""
 
     record: str
-    meter: Literal["held", "billable"]
+    meter: Meter
     tenant: str
     project: str
     order: str
@@ -36,6 +48,18 @@ class LedgerLine(Value):
     cards: int
     from_us: int
     to_us: int
+    specification: str | None = None
+    period: str | None = None
+    used_in: str | None = None
+    reverses: str | None = None
+    priced: str = ""
+    """What the rates say, as text."""
+
+
+class ZoneHistory(Value):
+    """The zones of a tenant, each from an instant on."""
+
+    zones: Zones
 
 
 def _blank(event: Event[Any]) -> OrderUsage:
@@ -61,7 +85,8 @@ def _moment(kind: Kind, at: str, *, of_allocation: bool) -> Fold[OrderUsage]:
     def apply(usage: OrderUsage | None, event: Event[Any]) -> OrderUsage:
         allocation = allocation_of(event.data) if of_allocation else None
         moment = Moment(at_us=micros(instant_of(event.data)), kind=kind, fact=event.id, allocation=allocation)
-        return _with(usage, event, "moments", moment, attrgetter("rank"))
+        field = "apart" if moment.at_us > micros(event.time) + _AHEAD_US else "moments"
+        return _with(usage, event, field, moment, attrgetter("rank"))
 
     return Fold(apply)
 
@@ -82,6 +107,8 @@ def _allocated(usage: OrderUsage | None, event: Event[AllocationAllocated]) -> O
         allocation=data.allocation,
         cards=tuple(sorted(counts.items())),
         service_model=data.request.service_model,
+        specification=data.request.specification.name,
+        image=data.request.image,
         allocated=Moment(
             at_us=micros(data.allocated_at), kind=Kind.ALLOCATED, fact=event.id, allocation=data.allocation
         ),
@@ -99,16 +126,35 @@ def _earliest(holdings: Iterable[Holding]) -> tuple[Holding, ...]:
 
 
 def _recorded(usage: OrderUsage | None, event: Event[UsageRecorded]) -> OrderUsage:
-    return _with(usage, event, "recorded", event.data.record, str)
+    data = event.data
+    line = Booked(
+        record=data.record,
+        allocation=data.allocation,
+        meter=data.meter,
+        accelerator=data.accelerator,
+        cards=data.cards,
+        from_us=micros(data.from_at),
+        to_us=micros(data.to_at),
+        continues=bool(data.continues),
+        goes_on=bool(data.goes_on),
+        classes=data.stretches and tuple((it.counts_as, micros(it.from_at)) for it in data.stretches),
+    )
+    return _with(usage, event, "lines", line, attrgetter("record"))
 
 
 def _reversed(usage: OrderUsage | None, event: Event[UsageCorrected]) -> OrderUsage:
-    return _with(usage, event, "reversed", event.data.reverses, str)
+    usage = usage or _blank(event)
+    # A line is taken back on its own stream, so never before it was there.
+    return usage.model_copy(update={"lines": tuple(it for it in usage.lines if it.record != event.data.reverses)})
 
 
 def _order(event: Event[Any]) -> Sequence[str]:
     order: str = event.data.order
     return (order,)
+
+
+def _rate(rate: UsageRate) -> str:
+    return f"{micros(rate.from_at)}-{micros(rate.to_at)} {rate.price_per_card_hour} {rate.currency} {rate.offering}"
 
 
 def _row(sign: int) -> Fold[LedgerLine]:
@@ -126,16 +172,66 @@ def _row(sign: int) -> Fold[LedgerLine]:
             cards=sign * data.cards,
             from_us=micros(data.from_at),
             to_us=micros(data.to_at),
+            specification=data.specification,
+            period=data.period,
+            used_in=data.used_in,
+            reverses=getattr(data, "reverses", None),
+            priced=";".join(map(_rate, data.rates or ())),
         )
 
     return Fold(apply, keys=lambda event: (event.data.record,))
+
+
+def _counted(sign: int) -> Fold[Period]:
+    def apply(doc: Period | None, event: Event[UsageLine]) -> Period:
+        data, doc = event.data, doc or Period(tenant=event.tenant or "", period=event.data.period or "")
+        sums = {"lines": doc.lines + 1}
+        name = f"{data.meter}_us"
+        return doc.model_copy(update=sums | {name: getattr(doc, name) + sign * data.card_us})
+
+    def keys(event: Event[UsageLine]) -> Sequence[str]:
+        return () if event.data.period is None else (period_key(event.tenant or "", event.data.period),)
+
+    return Fold(apply, keys)
+
+
+def _closing(doc: Period | None, event: Event[PeriodClosing]) -> Period:
+    data = event.data
+    changes = {"timezone": data.timezone, "from_us": micros(data.from_at), "to_us": micros(data.to_at)}
+    return _period(doc, data).model_copy(update={"state": "closing", **changes})
+
+
+def _closed(doc: Period | None, event: Event[PeriodClosed]) -> Period:
+    data = event.data
+    return _period(doc, data).model_copy(
+        update={"state": "closed", "digest": data.digest, "closed_us": micros(data.closed_at)}
+    )
+
+
+def _period(doc: Period | None, data: PeriodClosing | PeriodClosed) -> Period:
+    return doc or Period(tenant=data.tenant, period=data.period)
+
+
+def _month(event: Event[Any]) -> Sequence[str]:
+    return (period_key(event.data.tenant, event.data.period),)
+
+
+def _zone(doc: ZoneHistory | None, event: Event[TenantRegistered]) -> ZoneHistory:
+    zones = doc.zones if doc else ()
+    if zones and zones[-1][1] == event.data.timezone:
+        return doc or ZoneHistory(zones=zones)
+    return ZoneHistory(zones=(*zones, (micros(event.time), event.data.timezone)))
+
+
+def _always(_: object) -> bool:
+    return True
 
 
 _PREEMPTED = _moment(Kind.PREEMPTED, "started_at", of_allocation=True)
 
 ORDERS: Projection[OrderUsage] = Projection(
     name="orders",
-    version=1,
+    version=2,
     model=OrderUsage,
     folds={
         AllocationAllocated: Fold(_allocated),
@@ -162,7 +258,7 @@ ORDERS: Projection[OrderUsage] = Projection(
 
 LEDGER: Projection[LedgerLine] = Projection(
     name="ledger",
-    version=1,
+    version=2,
     model=LedgerLine,
     folds={UsageRecorded: _row(1), UsageCorrected: _row(-1)},
     columns={
@@ -176,5 +272,25 @@ LEDGER: Projection[LedgerLine] = Projection(
         "cards": Column(int, lambda line: line.cards),
         "from_us": Column(int, lambda line: line.from_us),
         "to_us": Column(int, lambda line: line.to_us),
+        "priced": Column(str, lambda line: line.priced),
+        "period": Column(str, lambda line: period_key(line.tenant, line.period) if line.period else ""),
     },
+)
+
+PERIOD_DOCS: Projection[Period] = Projection(
+    name=PERIODS,
+    version=1,
+    model=Period,
+    folds={
+        UsageRecorded: _counted(1),
+        UsageCorrected: _counted(-1),
+        PeriodClosing: Fold(_closing, _month),
+        PeriodClosed: Fold(_closed, _month),
+    },
+    columns={"tenant": Column(str, lambda doc: doc.tenant), "state": Column(str, lambda doc: doc.state)},
+    resident=_always,
+)
+
+ZONES: Projection[ZoneHistory] = Projection(
+    name="zones", version=1, model=ZoneHistory, folds={TenantRegistered: Fold(_zone)}, resident=_always
 )

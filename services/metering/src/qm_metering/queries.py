@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from qm_metering.domain import Meter, stale, unrecorded
+from qm_metering.domain import stale, unrecorded
 from qm_metering.intervals import Span, clipped_us
-from qm_metering.policy import OrderUsage
+from qm_metering.policy import Meter, OrderUsage
 from qm_metering.projections import LEDGER, ORDERS
 from qm_service.schema import Schema
 
@@ -71,9 +71,8 @@ def _visible(query: Select[Any], scope: ColumnElement[str], scopes: Sequence[str
 def _running(
     order: OrderUsage, groups: Sequence[str], window: Span, now_us: int
 ) -> Iterator[tuple[tuple[str, ...], Meter, int]]:
-    for holding, meter in unrecorded(order):
-        length_us = clipped_us(meter.span, window, now_us)
-        for accelerator, cards in holding.cards if length_us else ():
+    for holding, meter, accelerator, cards, gap in unrecorded(order):
+        if length_us := clipped_us(gap, window, now_us):
             facts = {
                 "tenant": order.tenant,
                 "project": order.project,

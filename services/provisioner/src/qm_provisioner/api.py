@@ -1,5 +1,6 @@
 """The routes: what an environment is doing, the credential of one, and (simulated clouds only) how they misbehave."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,6 @@ from qm_provisioner.commands import Disclose, Script
 from qm_provisioner.credentials import CredentialUnreadable
 from qm_provisioner.domain import DECIDER
 from qm_provisioner.environment import Environment, Phase
-from qm_provisioner.models import MODELS
 from qm_provisioner.ports import Scriptable, Vault
 from qm_provisioner.problems import CredentialsLost, CredentialsRevoked, EnvironmentNotReady
 from qm_provisioner.projections import ENVIRONMENTS
@@ -190,16 +190,16 @@ class CardView(BaseModel):
     broken: bool
 
 
-def twin_routes(runtime: Runtime, clouds: Scriptable) -> APIRouter:
-    """Return the routes that exist only where the clouds are simulated."""
+def twin_routes(runtime: Runtime, clouds: Scriptable, models: Mapping[str, Model]) -> APIRouter:
+    """Return the routes of the simulated clouds; `models` are those that have one."""
     router = APIRouter()
 
     @router.put("/sim/backends/{service_model}", responses=problems())
     async def script_backend(service_model: str, body: ScriptBody, access: Access) -> ScriptBody:
         """Replace the behaviour of a simulated cloud; counts of failures begin anew."""
-        model = MODELS.get(service_model)
+        model = models.get(service_model)
         if model is None:
-            raise NotFound(f"There is no service model {service_model}; there are {', '.join(MODELS)}.")
+            raise NotFound(f"There is no simulated cloud of {service_model}; there are {', '.join(models)}.")
         if unknown := sorted(set(body.steps) - set(scriptable(model))):
             known = ", ".join(scriptable(model))
             raise ValidationFailed(f"{service_model} has no {', '.join(unknown)}; it has {known}.", field="steps")

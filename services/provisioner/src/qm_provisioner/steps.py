@@ -110,12 +110,33 @@ async def absent(call: Call) -> Outputs:
     return {}
 
 
-async def issued(call: Call) -> None:
-    """Give the user access. The credential is kept before the backend knows it, so that no crash loses a live one."""
+async def _minted(call: Call) -> Secret:
+    """Return the credential of the order; it is kept before a backend knows it, so that no crash loses a live one."""
     secret = await call.vault.get(call.site.order)
     if secret is None:
         secret = call.model.mint(call.site)
         await call.vault.put(call.site.order, secret)
+    return secret
+
+
+async def keyed(call: Call) -> None:
+    """Ask for things that know from the beginning what the user will enter with, beside `keys` of his own."""
+    secret = await _minted(call)
+    wants = call.step.wants(call.site)
+    with redacted(secret):
+        await _ask(call, {unit: {**spec, "keys": [*spec["keys"], secret.proof]} for unit, spec in wants.items()})
+
+
+async def forgotten(call: Call) -> Outputs:
+    """The undo of `keyed`: what knew the credential is gone, so it opens nothing any more."""
+    outputs = await absent(call)
+    await call.vault.revoke(call.site.order)
+    return outputs
+
+
+async def issued(call: Call) -> None:
+    """Give the user access."""
+    secret = await _minted(call)
     wants = {unit: {**spec, "proof": secret.proof} for unit, spec in call.step.wants(call.site).items()}
     with redacted(secret):
         await _ask(call, wants)

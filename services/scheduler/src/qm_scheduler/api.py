@@ -17,7 +17,7 @@ from qm_scheduler.findings import Finding, findings
 from qm_scheduler.health import Alert, AlertmanagerWebhook, HealthReceipt, Name, Newest, Observations, Observed, by_node
 from qm_scheduler.inventory import Clear, Cordon, Describe, Retire, Uncordon
 from qm_scheduler.pool import CLASSES, Pool
-from qm_scheduler.problems import CardElsewhere, CardUnknown, ClaimUnknown, NodeInUse, NodeUnknown
+from qm_scheduler.problems import CardElsewhere, CardUnknown, ClaimInUse, ClaimUnknown, NodeInUse, NodeUnknown
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.views import (
     CardView,
@@ -134,11 +134,14 @@ def _card_routes(runtime: Runtime) -> APIRouter:
 
     @router.post("/fleet/cards/{card}/clear", responses=problems(CardUnknown))
     async def clear_card(card: Annotated[Name, Path()], access: Access) -> CardView:
-        """Take a card out of quarantine; what its sources say of its health stands."""
-        home = _home(board_of(runtime).pool, card)
+        """Take a card out of quarantine; what its sources say of its health stands. One that its node is described
+        without leaves the fleet."""
+        pool = board_of(runtime).pool
+        home = _home(pool, card)
+        last = pool.nodes[home].cards[card]
         await runtime.execute(Act(stream_name("node", home), Clear(card)), access.cause())
         node = board_of(runtime).pool.nodes[home]
-        return card_view(board_of(runtime).pool, node, node.cards[card])
+        return card_view(board_of(runtime).pool, node, node.cards.get(card, last))
 
     @router.post("/fleet/health", responses=problems(CardUnknown, NodeUnknown))
     async def observe(body: Told, access: Access) -> HealthReceipt:
@@ -155,13 +158,15 @@ def _card_routes(runtime: Runtime) -> APIRouter:
         shown, following = window.cut(list(islice(rows, window.fetch)), lambda each: (each.order, each.kind))
         return page(shown, following)
 
-    @router.post("/fleet/claims/{order}/clear", responses=problems(ClaimUnknown))
+    @router.post("/fleet/claims/{order}/clear", responses=problems(ClaimUnknown, ClaimInUse))
     async def clear_claim(order: Annotated[Name, Path()], body: CordonInput, access: Access) -> Paged[CardView]:
-        """End the claim of an order whose environment is gone: its cards are isolated until each is cleared."""
+        """End the claim of an order whose cards do not come back after its end: each is isolated until cleared."""
         docs = runtime.context().docs.resident("allocations")
         doc: OrderDoc | None = docs.get(order)
         if doc is None or not doc.is_holding:
             raise ClaimUnknown(f"Order {order} holds no cards.")
+        if doc.ended_at is None and not doc.releasing:
+            raise ClaimInUse(f"Order {order} is not over.")
         command = Return(order, doc.allocation, (), f"claim cleared: {body.reason}", runtime.clock.now())
         act = Act(stream_name("allocation", order), command, doc.tenant, doc.project, order)
         await runtime.execute(act, access.cause(correlation=order))

@@ -1,8 +1,10 @@
 """The routes on the queue: who waits and why, whose turn it is, and what would happen if."""
 
-from asyncio import to_thread
+from asyncio import Lock, to_thread
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from fastapi import APIRouter
 
@@ -20,12 +22,13 @@ from qm_scheduler.views import (
     queue_item,
     share_view,
 )
-from qm_scheduler.whatif import WhatIf, WhatIfView, whatif
+from qm_scheduler.whatif import WhatIf, WhatIfView, standing, whatif
 from qm_service.caller import Access, Page
 from qm_service.model import Act, Rejected
 from qm_service.page import Paged, page
 from qm_service.problem import problems, refuse
 from qm_service.runtime import Runtime
+from qm_service.simulation import QUEUE, SimulateBody, Standing
 
 
 def board_of(runtime: Runtime) -> Board:
@@ -37,6 +40,8 @@ def board_of(runtime: Runtime) -> Board:
 def queue_routes(runtime: Runtime) -> APIRouter:
     """Return the routes on who waits and whose turn it is."""
     router = APIRouter()
+    # A run over a large queue takes a while, and everybody may ask: the writer is not to wait for many of them.
+    one_at_a_time = Lock()
 
     @router.get("/queue", responses=problems())
     async def list_queue(access: Access, window: Page) -> Paged[QueueItem]:
@@ -52,13 +57,17 @@ def queue_routes(runtime: Runtime) -> APIRouter:
     @router.post("/queue:simulate", responses=problems(CardElsewhere, NodeUnknown, OrderKnown))
     async def simulate_queue(body: WhatIf, _: Access) -> WhatIfView:
         """Run the scheduler over orders that might come, on the fleet as it is or might be; nothing is changed."""
-        docs = runtime.context().docs
-        known = {name: dict(docs.resident(name)) for name in ("nodes", "allocations", "shares", "workloads")}
-        # It may take a while on a large fleet: documents are values, so another thread may look at them.
-        answer = await to_thread(whatif, body, known, runtime.clock.now())
+        answer = await to_thread(whatif, body, _known(runtime), runtime.clock.now())
         if isinstance(answer, Rejected):
             raise refuse(answer)
         return answer
+
+    @router.post(QUEUE, responses=problems())
+    async def simulate_standing(tenant: str, project: str, body: SimulateBody, access: Access) -> Standing:
+        """Tell where an order of the project would stand, were it admitted now; nothing is changed."""
+        request = body.asked_by(access, tenant, project)
+        async with one_at_a_time:
+            return await to_thread(standing, request, _known(runtime), runtime.clock.now())
 
     @router.get("/shares", responses=problems())
     async def list_shares(access: Access, window: Page) -> Paged[ShareView]:
@@ -87,3 +96,9 @@ def queue_routes(runtime: Runtime) -> APIRouter:
         return capacity_view(board_of(runtime).pool)
 
     return router
+
+
+def _known(runtime: Runtime) -> Mapping[str, Mapping[str, Any]]:
+    """Return what a run looks at, as it is now: documents are values, so another thread may look at them."""
+    docs = runtime.context().docs
+    return {name: dict(docs.resident(name)) for name in ("nodes", "allocations", "shares", "workloads")}

@@ -40,6 +40,8 @@ class Board:
     """Lanes of which figures or the order changed since reasons were told."""
     news: dict[Ask, None] = field(default_factory=dict)
     """Lines of which some may have been told no reason yet, or another than holds now."""
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Order -> those before it and their cards, as they were when it began to be told to very many."""
     fronts: dict[str, str] = field(default_factory=dict)
     """Lane -> the order that was at its front when reasons were last told."""
     impaired: dict[tuple[str, str], None] = field(default_factory=dict)

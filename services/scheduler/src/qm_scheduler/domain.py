@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal
 
 from qm_events import EventData
@@ -130,6 +131,7 @@ class Return:
     returned_at: datetime
 
 
+@lru_cache(maxsize=1 << 10)
 def allocation_id(order: str, grant: int) -> str:
     """Return the id of the `grant`-th allocation of an order, from 1."""
     return derived_id(order, grant)

@@ -93,5 +93,5 @@ def _unoccupied(doc: OrderDoc, nodes: Mapping[str, Node], _: datetime) -> Findin
         kind="held_unoccupied",
         since=min(at for _, at in idle),
         detail="The cards are held and an agent sees nobody on them.",
-        remedy="Ask the owner; if the environment is gone, release the order or clear the claim.",
+        remedy="Ask the owner; if the environment is gone, release the order.",
     )

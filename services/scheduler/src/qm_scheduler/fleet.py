@@ -74,7 +74,13 @@ class Card:
     quarantine: str | None = None
     """Why it is isolated until an operator clears it."""
     present: bool = True
-    """False: the node was described anew without it; gone as soon as nobody holds it."""
+    """False: the node was described anew without it; gone when it is given back well, or cleared."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is in the fleet though its node is described without it: held, isolated or sick, or else it would
+        come back clean and well because it was away for a moment."""
+        return bool(self.holders) or self.quarantine is not None or self.health in SICK
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -119,8 +125,12 @@ def _with(node: Node, cards: Iterable[Card], **changes: Any) -> Node:
     return replace(node, cards={**node.cards, **{card.card: card for card in cards}}, **changes)
 
 
+def _without_gone(node: Node) -> Node:
+    return replace(node, cards={name: card for name, card in node.cards.items() if card.present or card.is_kept})
+
+
 def _registered(node: Node, fact: NodeRegistered) -> Node:
-    kept = {card.card: replace(card, present=False) for card in node.cards.values() if card.holders}
+    kept = {card.card: replace(card, present=False) for card in node.cards.values() if card.is_kept}
     told = {spec.card: _described(node.cards.get(spec.card), spec) for spec in fact.cards}
     return replace(
         node,
@@ -169,21 +179,22 @@ def _held(node: Node, fact: CardsHeld) -> Node:
     return _with(node, cards, holdings={**node.holdings, fact.allocation: holding})
 
 
+def _given_back(card: Card, fact: CardsReturned) -> Card:
+    parts = tuple(part for part in card.parts if part.allocation != fact.allocation)
+    isolated = fact.reason if card.card in fact.quarantined else card.quarantine
+    return replace(card, allocation=None, parts=parts, quarantine=isolated, freed_at=fact.returned_at)
+
+
 def _returned(node: Node, fact: CardsReturned) -> Node:
-    cards = dict(node.cards)
-    for card in (*fact.pooled, *fact.quarantined):
-        parts = tuple(part for part in cards[card].parts if part.allocation != fact.allocation)
-        if not cards[card].present and not parts:
-            del cards[card]
-            continue
-        isolated = fact.reason if card in fact.quarantined else cards[card].quarantine
-        cards[card] = replace(cards[card], allocation=None, parts=parts, quarantine=isolated, freed_at=fact.returned_at)
+    cards = [_given_back(node.cards[card], fact) for card in (*fact.pooled, *fact.quarantined)]
     holdings = {key: holding for key, holding in node.holdings.items() if key != fact.allocation}
-    return replace(node, cards=cards, holdings=holdings)
+    return _without_gone(_with(node, cards, holdings=holdings))
 
 
 def _cleared(node: Node, fact: CardCleared) -> Node:
-    return _with(node, [replace(node.cards[fact.card], quarantine=None, relapses=())])
+    card = replace(node.cards[fact.card], quarantine=None, relapses=())
+    # One that is away is out of the operator's hands: what was said of its health goes with it.
+    return _without_gone(_with(node, [card if card.present else replace(card, seen={}, health=Health.HEALTHY)]))
 
 
 FACTS: Mapping[type[EventData], Callable[[Node, Any], Node]] = {

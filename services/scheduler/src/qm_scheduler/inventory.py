@@ -102,7 +102,7 @@ class ReturnCards:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Take a card out of quarantine."""
+    """Take a card out of quarantine, or out of the fleet if its node is described without it."""
 
     card: str
 
@@ -118,7 +118,8 @@ def _describe(node: Node, command: Describe, ctx: Context) -> Decision:
     told = told.model_copy(update={"cards": cards, "traits": tuple(sorted(set(told.traits or ()))) or None})
     for card in told.cards:
         if (home := ctx.index.home_of(card.card)) not in (None, told.node):
-            return Rejected("card-elsewhere", f"Card {card.card} is on node {home}.", "Take it off that node first.")
+            remedy = "Take it off that node first, and clear it if it is isolated or sick."
+            return Rejected("card-elsewhere", f"Card {card.card} is on node {home}.", remedy)
     return [] if node.node and told == _description(node) else [told]
 
 
@@ -273,7 +274,7 @@ def _clear(node: Node, command: Clear, ctx: Context) -> Decision:
     card = node.cards.get(command.card)
     if card is None:
         return Rejected("card-unknown", f"Card {command.card} is not in the fleet.")
-    if card.quarantine is None:
+    if card.quarantine is None and (card.present or card.allocation is not None):
         return []
     return [CardCleared(node=node.node, card=card.card, cleared_at=ctx.now)]
 

@@ -27,7 +27,7 @@ def place(view: View, shape: Shape, accelerators: tuple[str, ...] | None = None)
     kinds = view.kinds_for(shape, shape.accelerators)
     if shape.part is not None:
         return _place_slices(view, shape, kinds)
-    if not view.may_hold(shape, kinds):
+    if shape.units > 1 and not view.may_hold(shape, kinds):
         return None
     if shape.units == 1 and view.fragments and not view.fragments.shared.isdisjoint(shape.accelerators):
         return place_units(view, anywhere(shape), kinds)

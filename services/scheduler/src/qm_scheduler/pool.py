@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
+from types import MappingProxyType
 
 from qm_events.specs import Health
 from qm_scheduler.cuts import MILLI, UNUSED, State, slack
@@ -73,6 +74,8 @@ class Pool:
     """node -> order -> the hold there."""
     mark: int = 0
     """Moves whenever what is kept may be open to somebody to whom it was not."""
+    _most_kept: tuple[int, Mapping[str, int]] = (-1, MappingProxyType({}))
+    """At a mark: accelerator -> the most cards that are free on a node where places are kept."""
     ends: dict[str, datetime] = field(default_factory=dict)
     """allocation -> when its lease ends, where that is known."""
 
@@ -94,6 +97,7 @@ class Pool:
         for card in node.cards:
             self.homes.pop(card, None)
         del self.nodes[node.node]
+        self.mark += node.node in self.kept
         for view in self.views.values():
             view.put(seat(node.node), None)
         types = {card.accelerator for card in node.cards.values()}
@@ -199,16 +203,19 @@ class Pool:
 
     def reach(self, accelerator: str) -> tuple[int, int]:
         """Return the most cards of one kind on a node that are open to all, and that are free where places are kept."""
+        mark, most = self._most_kept
+        if mark != self.mark:
+            most = self._free_on_kept()
+            self._most_kept = (self.mark, most)
+        return self.views[Sight.OPEN].most(accelerator), most.get(accelerator, 0)
+
+    def _free_on_kept(self) -> dict[str, int]:
+        most: dict[str, int] = {}
         rooms = self.views[Sight.FREE].rooms
-        kept = (
-            count
-            for hold in self.holds.values()
-            for pick in hold.picks
-            if pick.node in self.nodes
-            for kind, count in rooms[seat(pick.node)].free.items()
-            if kind[0] == accelerator
-        )
-        return self.views[Sight.OPEN].most(accelerator), max(kept, default=0)
+        for name in self.kept:
+            for kind, count in rooms[seat(name)].free.items() if name in self.nodes else ():
+                most[kind[0]] = max(count, most.get(kind[0], 0))
+        return most
 
     def clean(self, allocation: str, started: bool, nodes: tuple[str, ...], change: Change) -> None:
         """Note that an allocation is being given back: its cards count as out of service, not as in use."""

@@ -31,6 +31,13 @@ class ClaimUnknown(ProblemError):
     remedy = "See GET /v1/fleet/findings for claims that something is wrong with."
 
 
+class ClaimInUse(ProblemError):
+    """The claim of an order that is not over: its user may be on the cards, and they would be billed on."""
+
+    code, status, title = "claim-in-use", 409, "The order is not over"
+    remedy = "Release it first with POST /v1/orders/{order}/release, and clear the claim if its cards do not come back."
+
+
 class NodeInUse(ProblemError):
     """A node on which cards are held cannot leave the fleet."""
 

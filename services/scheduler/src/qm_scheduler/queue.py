@@ -14,6 +14,7 @@ nobody.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
+from operator import itemgetter
 from typing import TypeVar
 
 from sortedcontainers import SortedList
@@ -52,8 +53,8 @@ class Lane:
     """Who claims an accelerator type."""
 
     fronts: Heads[Group] = field(default_factory=Heads)
-    awake: dict[int, dict[Line, None]] = field(default_factory=dict)
-    """Cards of a unit -> lines that may fit."""
+    awake: dict[int, Heads[Line]] = field(default_factory=dict)
+    """Cards of a unit -> lines that may fit, by their best ranked order."""
     asleep: dict[int, dict[Line, None]] = field(default_factory=dict)
     """The same, of those that were tried in vain."""
 
@@ -128,9 +129,17 @@ class Queue:
             project.groups.pop((line.ask, level), None)
         else:
             project.groups[line.ask, level] = None
-        line.heads.put(group, None if new is None else (level, project.share, new))
+        self._rerank(line, group, None if new is None else (level, project.share, new))
         for name in line.claims:
             self._refront(name, group, old, new)
+
+    def _rerank(self, line: Line, group: Group, rank: Rank | None) -> None:
+        if not line.heads.put(group, rank):
+            return
+        for name in line.claims:
+            awake = self.lanes[name].awake.get(line.ask.shape.least)
+            if awake is not None and line in awake:
+                awake.put(line, line.heads.top())
 
     def _refront(self, lane: str, group: Group, old: Seq | None, new: Seq | None) -> None:
         level, scope = group
@@ -163,7 +172,7 @@ class Queue:
             return ()
         for ask, level in project.groups:
             line = self.lines[ask]
-            line.heads.put((level, scope), (level, share, line.groups[level, scope][0]))
+            self._rerank(line, (level, scope), (level, share, line.groups[level, scope][0]))
         for (name, level), heads in project.heads.items():
             self.lanes[name].fronts.put((level, scope), (level, share, heads[0]))
         return [name for name, _ in project.heads]
@@ -186,13 +195,18 @@ class Queue:
 
     def _move(self, lane: str, line: Line, awake: bool | None) -> None:
         cards, where = line.ask.shape.least, self.lanes[lane]
-        for lines, there in ((where.awake, awake is True), (where.asleep, awake is False)):
-            if there:
-                lines.setdefault(cards, {})[line] = None
-            elif cards in lines:
-                lines[cards].pop(line, None)
-                if not lines[cards]:
-                    del lines[cards]
+        if awake:
+            where.awake.setdefault(cards, Heads()).put(line, line.heads.top())
+        elif (lines := where.awake.get(cards)) is not None:
+            lines.put(line, None)
+            if not lines:
+                del where.awake[cards]
+        if awake is False:
+            where.asleep.setdefault(cards, {})[line] = None
+        elif cards in where.asleep:
+            where.asleep[cards].pop(line, None)
+            if not where.asleep[cards]:
+                del where.asleep[cards]
 
     def sleep(self, line: Line, mark: int) -> None:
         """Leave the line alone until `wake`: it was tried in vain."""
@@ -216,23 +230,28 @@ class Queue:
                 for name in line.claims:
                     self._move(name, line, awake=True)
 
-    def candidates(self, reach: Callable[[str], tuple[int, int]], mark: int) -> list[tuple[Rank, Line]]:
-        """Return the best ranked order of each line that is awake and within reach, the best first. `reach` tells for a
-        lane the most cards that a node has open to all, and those that it keeps for some; `mark`: see `Line.vain`."""
-        found: dict[Line, Rank] = {}
+    def candidates(self, reach: Callable[[str], tuple[int, int]], mark: int) -> Iterator[tuple[Rank, Line]]:
+        """Yield the best ranked order of those that are awake and within reach, for as long as whoever asks puts its
+        line to sleep. `reach` tells for a lane the most cards that a node has open to all, and those that it keeps for
+        some; `mark`: see `Line.vain`."""
+        open_to_all, kept = list[Heads[Line]](), list[tuple[Rank, Line]]()
         for name, lane in self.lanes.items():
             if not lane.awake:
                 continue
-            open_to_all, kept = reach(name)
+            most, most_kept = reach(name)
             for cards, lines in lane.awake.items():
-                if cards > open_to_all and cards > kept:
-                    continue
-                for line in lines:
-                    if cards > open_to_all and line.vain == mark:
-                        continue
-                    if (rank := line.heads.top()) is not None:
-                        found[line] = rank
-        return sorted((rank, line) for line, rank in found.items())
+                if cards <= most:
+                    open_to_all.append(lines)
+                elif cards <= most_kept:
+                    kept += [(rank, line) for line, rank in lines.items() if line.vain != mark]
+        kept.sort(key=_BY_RANK, reverse=True)
+        while True:
+            while kept and kept[-1][1].vain == mark:
+                kept.pop()
+            found = [best for lines in open_to_all if (best := lines.best())] + kept[-1:]
+            if not found:
+                return
+            yield min(found, key=_BY_RANK)
 
     def front(self, lane: str) -> Rank | None:
         """Return the best ranked order of those that claim a type."""
@@ -272,6 +291,9 @@ class Queue:
         """Yield those who wait in these `tenant/project`s (None = all), by band and submission."""
         names = self.scopes if scopes is None else [scope for scope in scopes if scope in self.scopes]
         return merge(*(self.scopes[scope].irange(after, None, (False, True)) for scope in names))
+
+
+_BY_RANK = itemgetter(0)
 
 
 def _take(lists: dict[K, SortedList], key: K, item: object) -> None:

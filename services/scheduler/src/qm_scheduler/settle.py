@@ -15,6 +15,7 @@ from qm_events.ids import PLATFORM, stream_name
 from qm_events.scheduler import KeptPlace
 from qm_events.specs import Health, PlacedUnit, Slice, WaitCode, WaitReason
 from qm_scheduler.board import Board
+from qm_scheduler.case import Case
 from qm_scheduler.cuts import State, cut, part_of, placed
 from qm_scheduler.domain import Allocate, Explain, Impair, Promise, allocation_id
 from qm_scheduler.fleet import SICK, Node
@@ -28,8 +29,11 @@ from qm_scheduler.view import Kind, Pick, Shape
 from qm_scheduler.workload import Learn
 from qm_service.model import Act, Context
 
-MANY = 32
-"""From so many orders on, the places of all are worked out at once."""
+TOLD_MAX = 200
+"""Orders that are told why they wait in one step; others go in between. What is left to tell follows from what was
+told last, so a start in the midst of it goes on."""
+_SORTED = 2
+"""To find the places of all orders costs as much for each as to ask two projects who of theirs is before it."""
 
 
 def settle(ctx: Context) -> Sequence[Act]:
@@ -175,45 +179,87 @@ def _explain(board: Board, ctx: Context) -> Iterator[Act]:
 
 
 def _changed_reasons(board: Board) -> dict[str, tuple[WaitReason, ...]]:
+    """Return the reasons of orders that were told another first one, or none: of about `TOLD_MAX` at once."""
+    queue, cases = board.queue, dict[Shape, Case]()
+    told = {order: None for order in _fronts(board) if order in queue.orders and _is_news(board, cases, order)}
+    told |= dict.fromkeys(_told_otherwise(board, cases))
+    if not board.news:
+        board.places = {}
+    elif not board.places and _many(board, cases):
+        board.places = queue.places()
+    lines = {order: queue.lines[queue.orders[order].ask] for order in told}
+    return {order: explain(_case(board, line, cases), _ahead(board, order)) for order, line in lines.items()}
+
+
+def _many(board: Board, cases: dict[Shape, Case]) -> bool:
+    """Return whether to look at all orders at once costs less than to ask for each of the others who is before it."""
     queue = board.queue
+    lines = [queue.lines[ask] for ask in board.news if ask in queue.lines]
+    left = sum(
+        len(seqs) for line in lines for told, seqs in line.codes.items() if told is not _most(board, line, cases)
+    )
+    return left * len(queue.projects) > _SORTED * len(queue.orders)
+
+
+def _fronts(board: Board) -> Iterator[str]:
+    """Yield who is or was at the front of a lane that was changed: behind it the reason is the front, whatever is
+    free."""
     seen, board.seen = board.seen, {}
-    news, board.news = board.news, {}
-    orders: dict[str, None] = {}
     for name in seen:
-        # Behind the front of a lane the reason is the front, whatever is free.
         if (before := board.fronts.pop(name, None)) is not None:
-            orders[before] = None
-        if (front := queue.front(name)) is not None:
+            yield before
+        if (front := board.queue.front(name)) is not None:
             board.fronts[name] = front[2][1]
-            orders[front[2][1]] = None
-    for ask in news:
-        if ask in queue.lines:
-            orders |= dict.fromkeys(_told_otherwise(board, queue.lines[ask]))
-    told = {order: shape for order in orders if order in queue.orders and (shape := _is_news(board, order))}
-    cases = {shape: board.case(shape) for shape in set(told.values())}
-    counts = queue.places() if len(told) > MANY else {}
-    return {order: explain(cases[shape], _ahead(board, order, counts)) for order, shape in told.items()}
+            yield front[2][1]
 
 
-def _told_otherwise(board: Board, line: Line) -> Iterator[str]:
-    """Yield the orders of a line that were not told what most of it are told."""
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if line.claims else first_code(board.case(line.ask.shape), None)
+def _told_otherwise(board: Board, cases: dict[Shape, Case]) -> list[str]:
+    """Return orders that were told otherwise than most of their line must be: some of them, the others next time."""
+    found: list[str] = []
+    while board.news and len(found) < TOLD_MAX:
+        ask = next(iter(board.news))
+        if line := board.queue.lines.get(ask):
+            found += islice(_wrong(board, line, cases), TOLD_MAX - len(found))
+        if len(found) < TOLD_MAX:
+            del board.news[ask]
+    return found
+
+
+def _wrong(board: Board, line: Line, cases: dict[Shape, Case]) -> Iterator[str]:
+    code = _most(board, line, cases)
     for told, seqs in line.codes.items():
-        if told is not code:
-            yield from (order for _, order in seqs)
+        if told is not code and code is not None:
+            yield from (order for _, order in seqs if not line.claims or board.queue.is_behind(order))
 
 
-def _is_news(board: Board, order: str) -> Shape | None:
-    """Return the shape of an order if its first reason is another than it was told."""
-    waiting, shape = board.queue.orders[order], board.queue.orders[order].ask.shape
-    behind = board.queue.is_behind(order)
+def _most(board: Board, line: Line, cases: dict[Shape, Case]) -> WaitCode | None:
+    """Return the first reason of all of a line, but for those who are behind nobody."""
+    return WaitCode.HIGHER_PRIORITY_AHEAD if line.claims else _alone(board, line, cases)
+
+
+def _alone(board: Board, line: Line, cases: dict[Shape, Case]) -> WaitCode | None:
+    """Return the first reason of those of a line who are behind nobody."""
+    return first_code(_case(board, line, cases), None)
+
+
+def _case(board: Board, line: Line, cases: dict[Shape, Case]) -> Case:
+    case = cases.get(line.ask.shape)
+    if case is None:
+        case = cases[line.ask.shape] = board.case_of(line)
+    return case
+
+
+def _is_news(board: Board, cases: dict[Shape, Case], order: str) -> bool:
+    """Return whether the first reason of an order is another than it was told."""
+    waiting = board.queue.orders[order]
     line = board.queue.lines[waiting.ask]
-    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else first_code(board.case_of(line), None)
-    return None if code in (None, waiting.code) else shape
+    behind = board.queue.is_behind(order)
+    code = WaitCode.HIGHER_PRIORITY_AHEAD if behind else _alone(board, line, cases)
+    return code not in (None, waiting.code)
 
 
-def _ahead(board: Board, order: str, counts: Mapping[str, tuple[int, int]]) -> Ahead | None:
-    if not counts:
+def _ahead(board: Board, order: str) -> Ahead | None:
+    place = board.places.get(order)
+    if place is None or not board.queue.is_behind(order):
         return board.line(order)
-    queue = board.queue
-    return Ahead(*counts[order], queue.because(order)) if queue.is_behind(order) else None
+    return Ahead(*place, board.queue.because(order))

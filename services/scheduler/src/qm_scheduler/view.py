@@ -134,6 +134,10 @@ class View:
         self.groups: dict[TopologyLevel, dict[bytes, set[bytes]]] = {TopologyLevel.RACK: {}, TopologyLevel.DOMAIN: {}}
         self.totals: dict[TopologyLevel, dict[bytes, dict[Kind, int]]] = {level: {} for level in self.groups}
         """rack or domain -> cards by kind."""
+        self._types: dict[str, list[SortedDict]] = {}
+        """accelerator -> the `levels` of its kinds."""
+        self._accepted: dict[tuple[Any, ...], Kinds] = {}
+        """Answers of `kinds_for`, which are asked for all the time; a kind that was never seen makes them void."""
         self.fragments: Fragments | None = None
         """What is asked for of shared cards; None: that decides nothing here."""
         self.tables: dict[Any, Any] = {}
@@ -192,6 +196,8 @@ class View:
         if levels is None:
             levels = self.levels[kind] = SortedDict()
             self.kinds.setdefault(kind[0], SortedList()).add((kind[1], len(kind[2]), kind[2]))
+            self._types.setdefault(kind[0], []).append(levels)
+            self._accepted.clear()
             self.tables.clear()
         return levels
 
@@ -215,19 +221,22 @@ class View:
             for kind, count in room.free.items():
                 totals[kind] = totals.get(kind, 0) + sign * count
 
-    def kinds_for(self, shape: Shape, accelerators: Iterable[str]) -> Kinds:
+    def kinds_for(self, shape: Shape, accelerators: tuple[str, ...]) -> Kinds:
         """Return the kinds of these types that have the memory, the smallest first."""
-        return tuple(
-            (accelerator, memory, traits)
-            for accelerator in accelerators
-            for memory, _, traits in self.kinds.get(accelerator, ())
-            if memory >= shape.card_memory_mib and (not shape.traits or set(shape.traits) <= set(traits))
-        )
+        asked = (accelerators, shape.card_memory_mib, shape.traits)
+        found = self._accepted.get(asked)
+        if found is None:
+            found = self._accepted[asked] = tuple(
+                (accelerator, memory, traits)
+                for accelerator in accelerators
+                for memory, _, traits in self.kinds.get(accelerator, ())
+                if memory >= shape.card_memory_mib and set(shape.traits) <= set(traits)
+            )
+        return found
 
     def most(self, accelerator: str) -> int:
         """Return the most cards of one kind of a type on one node."""
-        levels = (self.levels[accelerator, memory, traits] for memory, _, traits in self.kinds.get(accelerator, ()))
-        return max((level.peekitem()[0] for level in levels if level), default=0)
+        return max((next(reversed(levels)) for levels in self._types.get(accelerator, ()) if levels), default=0)
 
     def best_fit(self, kind: Kind, least: int) -> Iterator[Room]:
         """Yield the nodes with at least `least` free cards of the kind, the fullest first."""

@@ -17,6 +17,7 @@ from qm_scheduler.reasons import explain
 from qm_scheduler.sandbox import Sandbox
 from qm_scheduler.views import NodeInput
 from qm_service.model import Act, Rejected
+from qm_service.simulation import LAST, Standing
 
 ORDERS_MAX = 1_000
 
@@ -91,14 +92,30 @@ def whatif(asked: WhatIf, docs: Mapping[str, Mapping[str, Any]], now: datetime) 
     for number, each in enumerate(asked.orders, 1):
         if each.order in box.docs["allocations"]:
             return Rejected("order-known", f"Order {each.order} is known already.", "Give it another name.")
-        submitted_at = now + timedelta(microseconds=number)
-        box.ask(Act(stream_name("allocation", each.order), Enqueue(each.order, each.request(), submitted_at)))
-        box.settle()
+        _enqueue(box, each.order, each.request(), now + timedelta(microseconds=number))
     new = {each.order for each in asked.orders}
     return WhatIfView(
         placed=[order for order in box.placed if order not in new],
         orders=[_outcome(box, each.order) for each in asked.orders],
     )
+
+
+def standing(request: OrderRequest, docs: Mapping[str, Mapping[str, Any]], now: datetime) -> Standing:
+    """Return where one more order would stand, were it admitted now: whoever asks learns no node and no other order."""
+    box = Sandbox(now, {name: dict(known) for name, known in docs.items()})
+    _enqueue(box, LAST, request, now)
+    found = _outcome(box, LAST)
+    return Standing(
+        placed=bool(found.units),
+        position=found.position,
+        reasons=found.reasons,
+        starts_at=now if found.units else found.estimate,
+    )
+
+
+def _enqueue(box: Sandbox, order: str, request: OrderRequest, submitted_at: datetime) -> None:
+    box.ask(Act(stream_name("allocation", order), Enqueue(order, request, submitted_at)))
+    box.settle()
 
 
 def _outcome(box: Sandbox, order: str) -> WhatIfOutcome:
