@@ -21,13 +21,13 @@ thousandths all divide it."""
 MICROSECONDS_PER_HOUR = 3_600_000_000
 
 
-def card_hours(card_us: int) -> str:
+def card_hours(card_us: int | Fraction) -> str:
     """Return card-microseconds as card-hours in decimal with 9 places, rounded half to even."""
     scaled = round(Fraction(card_us * 10**9, MICROSECONDS_PER_HOUR))
     return f"{scaled // 10**9}.{scaled % 10**9:09d}"
 
 
-def card_hours_ratio(card_us: int) -> str:
+def card_hours_ratio(card_us: int | Fraction) -> str:
     """Return card-hours as the exact ratio `p/q` in lowest terms."""
     ratio = Fraction(card_us, MICROSECONDS_PER_HOUR)
     return f"{ratio.numerator}/{ratio.denominator}"

@@ -35,3 +35,9 @@ def together(amounts: Mapping[str, int], cards: str) -> int:
 def whole(amounts: Mapping[str, int], cards: str) -> int:
     """Return the whole cards that the amounts need, parts rounded up."""
     return -(-together(amounts, cards) // SHARES)
+
+
+def counted_as(dimension: str) -> tuple[str, ...]:
+    """Return the names under which the ledger counts what one limit limits: cards are taken whole and in parts."""
+    cards = CARDS + dimension.removeprefix(CARD_SHARES) if dimension.startswith(CARD_SHARES) else dimension
+    return (cards, name_of(cards)) if cards.startswith(CARDS) else (dimension,)

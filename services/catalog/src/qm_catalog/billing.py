@@ -22,7 +22,7 @@ def amount(intervals: Sequence[Interval], prices: Sequence[Price]) -> Fraction:
     total = Fraction(0)
     for interval in intervals:
         length = (interval.to_at - interval.from_at) // _US
-        cards = Fraction(interval.card_us, length) if length else Fraction(0)
+        cards = interval.used_us / length if length else Fraction(0)
         total += sum(cards * share * Fraction(price.per_card_hour) for price, share in _shares(interval, prices))
     return total / MICROSECONDS_PER_HOUR
 

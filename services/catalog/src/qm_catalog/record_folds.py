@@ -190,7 +190,7 @@ def _recorded(s: Metered, d: metering.UsageLine, _: datetime) -> Changes:
     old: tuple[Interval, ...] = getattr(s, d.meter)
     if any(known.record == d.record for known in old):
         return {}
-    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us))}
+    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, d.share))}
 
 
 def _corrected(s: Metered, d: metering.UsageCorrected, _: datetime) -> Changes:

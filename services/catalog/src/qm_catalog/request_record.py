@@ -7,6 +7,7 @@ another. What a person reads (phase, conditions, reasons) is derived from all se
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -208,6 +209,13 @@ class Interval:
     from_at: datetime
     to_at: datetime
     card_us: int
+    share: str | None = None
+    """What of a card each card of it was; None = all of it."""
+
+    @property
+    def used_us(self) -> Fraction:
+        """What was used, slices as the exact part of a card that they are."""
+        return self.card_us * Fraction(self.share or 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What people ask of metering: sums by group, and the time of one order with the reason for each stretch."""
 
 from datetime import datetime
+from fractions import Fraction
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -159,7 +160,9 @@ def _window(from_at: datetime | None, to_at: datetime | None, now: datetime) -> 
 
 def _row(groups: list[str], key: tuple[str, ...], sums: queries.Sums) -> UsageRow:
     named: dict[str, str | None] = {**dict.fromkeys(queries.GROUPS), **dict(zip(groups, key, strict=True))}
-    return UsageRow(**named, held=quantity(sums[key, "held"]), billable=quantity(sums[key, "billable"]))
+    return UsageRow(
+        **named, held=quantity(sums.get((key, "held"), 0)), billable=quantity(sums.get((key, "billable"), 0))
+    )
 
 
 def _total(sums: queries.Sums, meter: Meter) -> Quantity:
@@ -169,7 +172,7 @@ def _total(sums: queries.Sums, meter: Meter) -> Quantity:
 def _order_report(usage: OrderUsage, now: datetime) -> OrderUsageReport:
     now_us = micros(now)
     ever = Span(0, None)
-    meters = {"held": 0, "billable": 0}
+    meters: dict[str, int | Fraction] = {"held": 0, "billable": 0}
     for holding in usage.holdings:
         for meter in metered(usage, holding):
             meters[meter.meter] += holding.total * clipped_us(meter.span, ever, now_us)

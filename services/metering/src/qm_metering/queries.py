@@ -1,7 +1,8 @@
 """Sums over the ledger and over what runs, as of one moment of the database."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, and_, case, func, select
@@ -10,14 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from qm_metering.domain import stale, unrecorded
 from qm_metering.intervals import Span, clipped_us
 from qm_metering.policy import Meter, OrderUsage
-from qm_metering.projections import LEDGER, ORDERS
+from qm_metering.projections import LEDGER, ORDERS, WHOLE
 from qm_service.schema import Schema
 
 GROUPS = ("tenant", "project", "accelerator", "service_model", "order")
 """What usage can be grouped by."""
 
-Sums = Counter[tuple[tuple[str, ...], Meter]]
-"""(values of the groups, meter) -> card-microseconds."""
+Sums = dict[tuple[tuple[str, ...], Meter], int | Fraction]
+"""(values of the groups, meter) -> card-microseconds, slices as the exact part of a card that they are."""
 
 _WORD = 1_000_000
 """Sums are taken in two parts: SQLite's integers end at 2**63, which a large fleet passes within three years."""
@@ -42,9 +43,9 @@ async def usage(
     query = _recorded(ledger, groups, window, now_us if window.end_us is None else window.end_us)
     if wrong:
         query = query.where(ledger.c.key.not_in(wrong))
-    sums: Sums = Counter()
-    for *values, meter, words, rest in await tx.execute(_visible(query, ledger.c.scope, scopes)):
-        sums[tuple(values), meter] += int(words) * _WORD + int(rest)
+    sums: Sums = defaultdict(int)
+    for *values, meter, share, words, rest in await tx.execute(_visible(query, ledger.c.scope, scopes)):
+        sums[tuple(values), meter] += _exact(int(words) * _WORD + int(rest), share)
     for order in running:
         for group, of, card_us in _running(order, groups, window, now_us):
             sums[group, of] += card_us
@@ -56,7 +57,7 @@ def _recorded(ledger: Table, groups: Sequence[str], window: Span, end_us: int) -
     start = case((since < window.start_us, window.start_us), else_=since)
     end = case((until > end_us, end_us), else_=until)
     card_us = ledger.c.cards * (end - start)
-    columns = [*(ledger.c[group] for group in groups), ledger.c.meter]
+    columns = [*(ledger.c[group] for group in groups), ledger.c.meter, ledger.c.share]
     return (
         select(*columns, func.sum(card_us // _WORD), func.sum(card_us % _WORD))
         .where(and_(since < end_us, until > window.start_us))
@@ -70,7 +71,7 @@ def _visible(query: Select[Any], scope: ColumnElement[str], scopes: Sequence[str
 
 def _running(
     order: OrderUsage, groups: Sequence[str], window: Span, now_us: int
-) -> Iterator[tuple[tuple[str, ...], Meter, int]]:
+) -> Iterator[tuple[tuple[str, ...], Meter, int | Fraction]]:
     for holding, meter, accelerator, cards, gap in unrecorded(order):
         if length_us := clipped_us(gap, window, now_us):
             facts = {
@@ -80,4 +81,8 @@ def _running(
                 "service_model": holding.service_model,
                 "order": order.order,
             }
-            yield tuple(facts[group] for group in groups), meter.meter, cards * length_us
+            yield tuple(facts[group] for group in groups), meter.meter, _exact(cards * length_us, holding.share)
+
+
+def _exact(card_us: int, share: str | None) -> int | Fraction:
+    return card_us if share in (None, WHOLE) else card_us * Fraction(share or 1)
