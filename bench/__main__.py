@@ -21,6 +21,7 @@ from bench.placing import placing, placing_distributed
 from bench.projection import aggregate, projection
 from bench.scheduling import decisions
 from bench.sharing import shared_cards
+from bench.size import memory, replayed
 
 BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "appends": appends,
@@ -38,6 +39,8 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "placing-distributed": placing_distributed,
     "blocked": blocked,
     "blocked-distributed": blocked_distributed,
+    "memory": memory,
+    "replayed": replayed,
     "idle": idle,
     "orders": orders_embedded,
     "rebuild": rebuild,

@@ -12,6 +12,7 @@ import uvloop
 from bench.facts import facts
 from bench.figures import Figure, latencies
 from qm_events import TOPICS, decode
+from qm_service.cli import collect_rarely
 from qm_service.log import Message, first_positions
 from qm_service.log_sqlite import SqliteLog
 from qm_service.store import message_of
@@ -112,6 +113,7 @@ def _on_a_log(measure: Any) -> Any:
 
 
 def on_a_loop(main: Coroutine[Any, Any, T]) -> T:
-    """Run on the loop that the product runs on."""
+    """Run on the loop that the product runs on, with memory looked through as rarely."""
+    collect_rarely()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)

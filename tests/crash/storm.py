@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qm_client.sdk import ENDED, Client
+from tests.crash.agent import Agent, heal
 from tests.crash.crowd import LABEL, Crowd
 from tests.crash.verdict import faults
 from tests.e2e.stage import Stage
@@ -72,6 +73,8 @@ class Storm:
         report, started = Report(self._product.kind, self._seed), time.monotonic()
         self._rounds += 1
         crowd = Crowd(self._product, self._stage, f"{self._seed}-{self._rounds}")
+        agent = Agent(self._product, f"agent-{self._seed}-{self._rounds}")
+        agent.start()
         crowd.start()
         try:
             while report.kills < kills:
@@ -79,10 +82,12 @@ class Storm:
                 report.strikes.update(self._strike())
         finally:
             crowd.stop()
+            agent.stop()
         self._accepted |= crowd.accepted
         self._judge(report)
         report.faults += crowd.surprises
-        report.figures |= {"seconds": round(time.monotonic() - started), "calls": dict(sorted(crowd.calls.items()))}
+        seconds = round(time.monotonic() - started)
+        report.figures |= {"seconds": seconds, "calls": dict(sorted(crowd.calls.items())), "health": agent.told}
         return report
 
     def _strike(self) -> list[str]:
@@ -100,6 +105,8 @@ class Storm:
             # A runner that waits to try again is at rest until then: on wall time rest alone says too little.
             with suppress(RuntimeError):
                 wait_until(lambda: not self._open(boss), REST_SECONDS)
+        self._product.settled(REST_SECONDS)
+        heal(self._stage.operator)
         self._product.settled(REST_SECONDS)
         report.faults, figures = faults(self._product, self._accepted, LABEL, cards=NODES * 8)
         report.figures |= {"accepted": len(self._accepted), **figures}

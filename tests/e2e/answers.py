@@ -68,6 +68,8 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "fleet/cards",
         "fleet/findings",
         "periods",
+        "prices",
+        "usage/findings",
     )
     kinds = ("specifications", "offerings", "images", "models", "accelerators")
     return {
@@ -75,6 +77,8 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         **{f"/v1/{kind}/{{name}}": [{"name": item["name"]} for item in operator.pages(f"/{kind}")] for kind in kinds},
         FEED: [{}],
         "/v1/fleet/capacity": [{}],
+        "/v1/usage/fleet": [{}],
+        "/v1/exports/focus?tenant={tenant}&month=2026-01": tenants,
         f"/v1/usage?group_by={GROUPS}&limit=500": [{}],
         "/v1/fleet/nodes/{node}": nodes,
         "/v1/fleet/nodes/{node}/drain": nodes,

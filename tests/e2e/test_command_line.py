@@ -17,6 +17,7 @@ from qm_client.logs import CLOCK, IMPORTED, WORLD
 from tests.support.product_embedded import Embedded
 
 Qm = Callable[..., str]
+SCHEDULING = Path(__file__).parents[2] / "docs/scheduling.md"
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +84,15 @@ def test_an_approver_and_an_operator_find_what_they_need(qm: Qm, served: Embedde
     assert "node-in-use: 1 allocation holds" in qm("retire", held, fails=1)
     assert "acme/vision" in qm("weigh", "acme/vision", "3")
     assert json.loads(qm("shares", "--json"))[0]["weight"] == 3
-    file = tmp_path / "if.json"
-    file.write_text('{"cordon": []}')
-    assert json.loads(qm("whatif", str(file), "--json")) == {"placed": [], "orders": []}
-    assert "cannot be read" in qm("whatif", str(tmp_path / "none.json"), fails=2)
+    qm("drain", held)
+    assert "takes work" in qm("uncordon", held)
+    (example,) = re.findall(r"```yaml\n(.*?)```", SCHEDULING.read_text(), re.DOTALL)
+    file = tmp_path / "if.yaml"
+    file.write_text(example)
+    assert qm("whatif", str(file)).splitlines()[1].split()[:2] == ["might-come", "waits"]
+    file.write_text("{")
+    for unreadable in (file, tmp_path / "none.yaml"):
+        assert "cannot be read" in qm("whatif", str(unreadable), fails=2)
     qm("cancel", order)
 
 

@@ -84,6 +84,10 @@ ASKS: Mapping[str, Ask] = {
     "POST /v1/fleet/nodes/{node}/retire": Ask({"reason": "sweep"}, values={"node": "spare"}),
     "POST /v1/fleet/claims/{order}/clear": Ask({"reason": "sweep"}, values={"order": "no-such-claim"}),
     "POST /v1/fleet/health": Ask([OBSERVATION]),
+    "GET /v1/exports/focus": Ask(query={"tenant": HOME, "month": "2026-01"}),
+    "POST /v1/prices": Ask(
+        {"offering": "maas-npu", "price_per_card_hour": "1.5", "currency": "EUR", "from_at": "2026-02-01T00:00:00Z"}
+    ),
     "POST /v1/queue:simulate": Ask({}),
     "POST /v1/queue/{tenant}/{project}:simulate": Ask({"request": REQUEST}, values={"project": PROJECT}),
     "PUT /v1/shares/{tenant}/{project}": Ask({"weight": 2}, values={"project": PROJECT}),

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.support.oracle import misbilled
 from tests.support.topics import Fact
+from tests.support.turns import overtaken
 
 ENDS = ("order.cancel_requested", "order.release_requested", "order.expired")
 ONCE: tuple[tuple[str, ...], ...] = (
@@ -34,7 +35,7 @@ ONCE: tuple[tuple[str, ...], ...] = (
 def always(facts: Sequence[Fact]) -> list[str]:
     """Check what holds at every position of the log."""
     unique, forks = told_once(facts)
-    return [*forks, *_once(unique), *_cards(unique), *_allocations(unique), *_ledger(unique)]
+    return [*forks, *_once(unique), *_cards(unique), *_allocations(unique), *_ledger(unique), *overtaken(unique)]
 
 
 def at_rest(facts: Sequence[Fact]) -> list[str]:
@@ -111,6 +112,12 @@ class _Node:
         self.quarantined: set[str] = set()
         self.sick: set[tuple[str, str]] = set()
 
+    def retired(self, data: Mapping[str, Any]) -> Iterator[str]:
+        if self.held:
+            yield f"retired and held by {sorted(self.held)}: {data}"
+        self.quarantined.clear()
+        self.sick.clear()
+
     def registered(self, data: Mapping[str, Any]) -> Iterator[str]:
         self.size = {name: data[name] for name in _SIZES}
         yield from ()
@@ -161,6 +168,7 @@ class _Node:
 _SIZES = ("cpu_milli", "memory_mib")
 _FLEET: Mapping[str, Callable[[_Node, Mapping[str, Any]], Iterator[str]]] = {
     "node.registered": _Node.registered,
+    "node.retired": _Node.retired,
     "card.health_changed": _Node.health_changed,
     "card.cleared": _Node.cleared,
     "cards.held": _Node.held_by,

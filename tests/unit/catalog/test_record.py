@@ -11,7 +11,8 @@ from qm_catalog.record_conditions import CONDITIONS, conditions
 from qm_catalog.record_phase import ENDS as END_PHASES
 from qm_catalog.record_phase import Phase, ended_by, phase, reasons, times
 from qm_catalog.request_record import Record, finished, holds_cards, promised_end
-from qm_events.specs import EndCause
+from qm_events import EventData, scheduler
+from qm_events.specs import EndCause, Health
 from tests.unit.catalog import walk
 from tests.unit.catalog.walk import ENDS, STORIES, Story, at, fold, in_order, tell
 
@@ -190,3 +191,31 @@ def test_a_record_survives_its_row() -> None:
         record = fold(in_order(story))
         raw = ADAPTER.dump_json(record)
         assert ADAPTER.dump_json(ADAPTER.validate_json(raw)) == raw
+
+
+def test_a_card_that_falls_sick_under_an_order_is_told_until_it_is_well() -> None:
+    def seen(minute: float, card: str, health: Health) -> tuple[float, EventData]:
+        fact = scheduler.AllocationImpaired(
+            order=walk.ORDER,
+            allocation=walk.ALLOCATION,
+            node="n1",
+            card=card,
+            health=health,
+            code="XID-79",
+            impaired_at=at(minute),
+        )
+        return minute, fact
+
+    told = [
+        walk.submitted(),
+        *walk.admitted(),
+        *walk.allocated(),
+        seen(20, "n1-c0", Health.FAILED),
+        seen(21, "n1-c1", Health.SUSPECT),
+    ]
+    record = fold(in_order(tell(*told)))
+    scheduled = next(c for c in conditions(record) if c.type == "Scheduled")
+    assert (scheduled.status, scheduled.reason, scheduled.since) == ("True", "Impaired", at(20))
+    assert scheduled.message == "n1-c0 failed XID-79, n1-c1 suspect XID-79"
+    well = [seen(22, card, Health.HEALTHY) for card in ("n1-c0", "n1-c1")]
+    assert status(fold(in_order(tell(*told, *well))), "Scheduled") == ("True", "Allocated")

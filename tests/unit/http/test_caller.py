@@ -61,6 +61,12 @@ async def test_who_sees_a_thing_and_may_not_change_it_is_told_which_role_is_need
     reply = await stage.submit("o1", subject="vera")
     assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
     assert reply.json()["needed_roles"] == ["developer", "project_owner", "tenant_admin"]
+    assert "admin of the tenant" in reply.json()["remedy"]
+
+
+async def test_whom_no_tenant_can_help_is_sent_to_those_who_run_the_platform(stage: Stage) -> None:
+    reply = await stage.client.get("/v1/fleet/nodes", headers=stage.token("tina"))
+    assert (reply.status_code, "ask an operator" in reply.json()["remedy"]) == (403, True)
 
 
 async def test_platform_routes_are_checked_without_a_word_in_the_handler(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from hashlib import sha256
 import httpx
 import pytest
 
-from qm_events.catalog import MemberGranted, OrderReleaseRequested, TenantRegistered
+from qm_events.catalog import MemberGranted, OrderReleaseRequested, ProjectRegistered, TenantRegistered
 from qm_events.provisioner import EnvironmentFailed
 from qm_events.scheduler import AllocationReturned
 from qm_events.specs import Role
@@ -33,6 +33,7 @@ async def world() -> AsyncIterator[World]:
         await Story(world).tell(
             "tenant/acme",
             TenantRegistered(tenant="acme", display_name="Acme"),
+            ProjectRegistered(tenant="acme", project="vision", display_name="Vision"),
             MemberGranted(tenant="acme", subject="ada", role=Role.TENANT_ADMIN),
             MemberGranted(tenant="platform", subject="olga", role=Role.OPERATOR),
             project=None,
@@ -40,10 +41,10 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
-async def call(world: World, who: str, method: str, path: str) -> httpx.Response:
+async def call(world: World, who: str, method: str, path: str, body: dict | None = None) -> httpx.Response:
     transport = httpx.ASGITransport(app=world.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://metering") as client:
-        return await client.request(method, f"/v1{path}", headers={"Authorization": f"Bearer {who}"})
+        return await client.request(method, f"/v1{path}", json=body, headers={"Authorization": f"Bearer {who}"})
 
 
 async def months(world: World) -> dict[str, dict]:

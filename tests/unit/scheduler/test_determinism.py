@@ -1,19 +1,25 @@
-"""The same inputs give the same decisions in every process, whatever the seed of its hashes."""
+"""The same inputs give the same decisions in every process, whatever the seed of its hashes and its time zone."""
 
 import os
 import subprocess
 import sys
-from hashlib import sha256
 from pathlib import Path
 
-from tests.unit.scheduler.yard import Yard, request
+import pytest
+
+from qm_events import encode
+from tests.unit.scheduler.shadow import Taped, digest, shadow
+from tests.unit.scheduler.yard import request
 
 ROOT = Path(__file__).parents[3]
+PLACES = (("0", "UTC"), ("1", "Pacific/Kiritimati"), ("4711", "America/St_Johns"))
+"""Seeds of hashes and time zones."""
 
 
-def digest() -> str:
-    """Return a digest of all decisions of a long, mixed walk."""
-    yard = Yard()
+@pytest.fixture(scope="module")
+def yard() -> Taped:
+    """A long, mixed walk."""
+    yard = Taped()
     for n in range(24):
         yard.node(f"node-{n}", {"h100": 2 + n % 7, "a100": n % 3}, rack=f"r{n // 4}", domain=f"d{n // 8}")
     for n in range(160):
@@ -40,21 +46,25 @@ def digest() -> str:
             yard.give_back(holding[n % len(holding)])
         if n % 11 == 10:
             yard.health(f"node-{n % 24}", None, ("suspect", "healthy")[n % 2])
-    lines = (event.model_dump_json(serialize_as_any=True) for event in yard.facts)
-    return sha256("\n".join(lines).encode()).hexdigest()
+    return yard
 
 
-def test_decisions_do_not_depend_on_the_hash_seed_or_the_time_zone() -> None:
-    program = "from tests.unit.scheduler.test_determinism import digest; print(digest())"
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed, "TZ": zone},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
-        for seed, zone in (("0", "UTC"), ("1", "Pacific/Kiritimati"), ("4711", "America/St_Johns"))
-    }
-    assert found == {digest()}
+def test_a_shadow_that_hears_the_log_decides_the_same(yard: Taped) -> None:
+    assert [event.data for event in shadow(yard.tape).facts] == [event.data for event in yard.facts]
+
+
+@pytest.mark.parametrize(("seed", "zone"), PLACES)
+def test_a_shadow_decides_the_same_whatever_the_hash_seed_and_the_time_zone(
+    yard: Taped, seed: str, zone: str, tmp_path: Path
+) -> None:
+    tape = tmp_path / "tape.jsonl"
+    tape.write_bytes(b"\n".join(encode(event) for event in yard.tape))
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.unit.scheduler.shadow", str(tape)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": seed, "TZ": zone},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.strip() == digest(yard.facts)

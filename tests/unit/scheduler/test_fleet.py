@@ -83,7 +83,7 @@ def test_a_node_that_comes_back_with_other_cards_is_reconciled_card_by_card() ->
     assert +yard.board.pool.counts["h100"] == {"held": 4, "free": 3}
 
 
-@pytest.mark.parametrize("trouble", ["isolated", "sick"])
+@pytest.mark.parametrize("trouble", ["isolated", "failed", "unknown"])
 def test_a_card_does_not_come_back_clean_and_well_because_it_was_away(trouble: str) -> None:
     yard = Yard()
     yard.node("n1", {"h100": 1})
@@ -92,8 +92,10 @@ def test_a_card_does_not_come_back_clean_and_well_because_it_was_away(trouble: s
         yard.order("first", request())
         yard.give_back_dirty("first")
     else:
-        yard.health("n1", card, "failed")
+        yard.health("n1", card, trouble)
     yard.node("n1", {"h200": 1})
+    yard.health("n1", "n1-h200-0", "failed")
+    yard.clear("n1", "n1-h200-0")
     elsewhere = [CardSpec(card=card, accelerator="h100", memory_mib=80 * MIB)]
     refused = yard.ask("node/n2", Describe(node_fact("n2", elsewhere)))
     assert isinstance(refused, Rejected)

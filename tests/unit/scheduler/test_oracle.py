@@ -164,6 +164,8 @@ def check(yard: Yard) -> None:
         for name in TYPES:
             assert fresh.queue.front(name) == yard.board.queue.front(name)
         assert fresh.pool.holds == yard.board.pool.holds
+        assert list(fresh.queue.listed()) == list(yard.board.queue.listed())
+        assert fresh.queue.places() == yard.board.queue.places()
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)

@@ -39,7 +39,7 @@ from qm_service.model import Act, Context, Projection, Rejected
 
 START = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
 MIB = 1024
-_DECIDERS = {decider.kind: decider for decider in SCHEDULER.deciders}
+DECIDERS = {decider.kind: decider for decider in SCHEDULER.deciders}
 _PROJECTIONS: dict[str, Projection[Any]] = {
     projection.name: projection for projection in (ALLOCATIONS, NODES, SHARES, WORKLOADS)
 }
@@ -255,7 +255,7 @@ class Yard:
             self.settle()
 
     def act(self, act: Act) -> Sequence[EventData] | Rejected:
-        decider = _DECIDERS[act.stream.partition("/")[0]]
+        decider = DECIDERS[act.stream.partition("/")[0]]
         state = self.states.get(act.stream, decider.initial)
         answer = decider.decide(state, act.command, self.context())
         if isinstance(answer, Rejected):

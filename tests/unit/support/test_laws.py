@@ -49,7 +49,9 @@ REGISTERED = told("fleet", "node/n", 0, "node.registered", node="n", cpu_milli=4
 LIMIT = told("quotas", "quota/t", 0, "quota_limit.set", tenant="t", limits={"values": {"cards": 2}})
 SUBMITTED = told("orders", "order/o", 1, "order.submitted", order="o", request={"labels": {"n": "1"}})
 ADMITTED = told("admissions", "admission/o", 1, "order.admitted", order="o")
-QUEUED = told("allocations", "allocation/o", 5, "allocation.queued", order="o")
+_QUEUED = {"request": {"project": "p"}, "submitted_at": at(1)}
+QUEUED = told("allocations", "allocation/o", 5, "allocation.queued", order="o", **_QUEUED)
+EARLIER = told("allocations", "allocation/e", 5, "allocation.queued", order="e", **_QUEUED | {"submitted_at": at(0)})
 UNITS = [{"node": "n", "accelerator": "a", "cards": ["c1", "c2"]}]
 _PLACED = {"order": "o", "allocation": "l", "units": UNITS, "allocated_at": at(0)}
 ALLOCATED = told("allocations", "allocation/o", 10, "allocation.allocated", **_PLACED)
@@ -119,6 +121,7 @@ BREAKS: Mapping[str, tuple[str, Callable[[list[Told]], None]]] = {
     "a second refund": ("more than one of ('quota.refunded',)", after(REFUNDED, REFUNDED)),
     "no refund": ("after quota.claimed came []", without(REFUNDED)),
     "cards kept": ("after allocation.queued came []", without(RETURNED)),
+    "one who came later is served first": ("o was served before e", after(QUEUED, EARLIER)),
     "a wrong bill": ("recorded", changed(usage("billable", 2), card_us=1)),
     "no bill": ("recorded", without(usage("billable", 2))),
 }

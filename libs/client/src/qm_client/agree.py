@@ -117,8 +117,12 @@ def _levels(policy: Json) -> str:
     if policy["levels"] is None:
         return f"any of {_words([policy['approver_role'] or '', *policy['approver_subjects']])}"
     return " then ".join(
-        f"{level['n'] or ''} {level['rule']} of {_words(level['approvers'])}".strip() for level in policy["levels"]
+        f"{level['n'] or level['rule']} of {_who(level['approvers'])}" for level in policy["levels"]
     ) or ("none: passes")
+
+
+def _who(approvers: Json) -> str:
+    return _words({"manager": "of the requester"} | approvers if approvers["manager"] else approvers)
 
 
 def _words(value: Any) -> str:

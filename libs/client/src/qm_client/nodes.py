@@ -1,10 +1,10 @@
 """The operator's commands on nodes, on the turns of projects, and on what would happen if."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from qm_client.operate import AsJson
 from qm_client.session import open_session
@@ -16,7 +16,7 @@ Reason = Annotated[str, typer.Option(help="Why; it is on the log.")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to the command line."""
-    for command in (drain, retire, shares, weigh, whatif):
+    for command in (drain, uncordon, retire, shares, weigh, whatif):
         app.command()(command)
 
 
@@ -45,6 +45,12 @@ def _outlook(view: Json) -> str:
     if view["empty_at"]:
         return f"Empty at {view['empty_at']}, if leases end as promised."
     return f"No end is known for {view['without_end']} of {len(view['orders'])}: ask their owners."
+
+
+def uncordon(node: Node, as_json: AsJson = False) -> None:
+    """Let a node that was drained or cordoned take work again."""
+    with open_session() as client:
+        emit(client.call("POST", f"/fleet/nodes/{node}/uncordon"), as_json, [[node, "takes work"]], ("NODE", "STATE"))
 
 
 def retire(node: Node, reason: Reason = "retired", as_json: AsJson = False) -> None:
@@ -76,14 +82,16 @@ def weigh(
 
 
 def whatif(
-    file: Annotated[Path, typer.Argument(help="JSON: `orders`, and changes of the fleet in `nodes` and `cordon`.")],
+    file: Annotated[
+        Path, typer.Argument(help="YAML or JSON: `orders`, and changes of the fleet in `nodes` and `cordon`.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Ask what would become of orders, on the fleet as it is or might be; nothing is changed."""
     try:
-        body = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{file} cannot be read as JSON: {error}") from error
+        body = yaml.safe_load(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise typer.BadParameter(f"{file} cannot be read as YAML: {error}") from error
     with open_session() as client:
         answer = client.call("POST", "/queue:simulate", body)
     rows = (

@@ -1,4 +1,5 @@
-"""Facts of metering: the topic `usage`. Streams `usage/<allocation>` and `period/<tenant>`."""
+"""Facts of metering: the topic `usage`. Streams `usage/<allocation>`, `period/<tenant>` and
+`price/<offering>`."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -69,6 +70,10 @@ class UsageLine(EventData):
     """The month of use, where that one was closed before the line was known."""
     policy: int | None = None
     """The version of the table of classes that was in force."""
+    began_by: str | None = None
+    """Of a billable line: the id of the fact that began the stretch."""
+    ended_by: str | None = None
+    """Of a billable line: the id of the fact that ended it; None: a month or a price did."""
     stretches: tuple[UsageStretch, ...] | None = None
     """Of a held line: its classes; they touch and add up to it."""
     rates: tuple[UsageRate, ...] | None = None
@@ -119,6 +124,19 @@ class PeriodClosed(EventData):
     billable_card_us: int
     digest: str
     closed_at: UtcTime
+
+
+@event("price.set", version=1, topic=USAGE)
+class PriceSet(EventData):
+    """An offering has another price from an instant on; it holds until the next one."""
+
+    offering: DnsLabel
+    price_per_card_hour: PricePerCardHour
+    currency: Currency
+    from_at: UtcTime
+    locked_at_ready: bool | None = None
+    """True: what is READY while it holds keeps it to its end."""
+    set_at: UtcTime
 
 
 @event("usage.access_audited", version=1, topic=USAGE)

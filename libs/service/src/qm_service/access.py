@@ -144,6 +144,11 @@ ACCESS: Mapping[tuple[str, str], Rule] = {
     # metering
     ("GET", "/v1/usage"): _ANYONE,
     ("GET", "/v1/usage/orders/{order}"): _READERS,
+    ("GET", "/v1/usage/fleet"): _INSPECTORS,
+    ("GET", "/v1/usage/findings"): _INSPECTORS,
+    ("GET", "/v1/exports/focus"): _ANYONE,
+    ("GET", "/v1/prices"): _ANYONE,
+    ("POST", "/v1/prices"): _OPERATORS,
     ("GET", "/v1/periods"): _ANYONE,
     ("POST", "/v1/periods/{period}/close"): _OPERATORS,
     # embedded

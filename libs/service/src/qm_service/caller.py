@@ -24,6 +24,7 @@ from qm_service.runtime import Runtime
 from qm_service.trace import TRACEPARENT
 
 _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?")
+_ASK_THE_PLATFORM = "Only those who run the platform can do this, or give the role: ask an operator."
 _NOTHING = (b"", b"{}", b"null")
 """Bodies that say nothing."""
 _VERSION = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
@@ -99,7 +100,11 @@ class Permit:
         error: ProblemError = NotFound()
         if known:
             needed = sorted(self.bound.rule.roles)
-            error = Forbidden(f"{self.bound.action} needs one of the roles {', '.join(needed)}.", needed_roles=needed)
+            error = Forbidden(
+                f"{self.bound.action} needs one of the roles {', '.join(needed)}.",
+                remedy=_ASK_THE_PLATFORM if self.bound.rule.roles <= PLATFORM_ROLES else "",
+                needed_roles=needed,
+            )
         # A stranger's attempt is audited on the platform: he shall not write into the trail of a tenant.
         error.denied = self.cause(tenant, project) if known else self.cause()
         raise error

@@ -141,11 +141,16 @@ def bound(host: str, port: int) -> Iterator[socket]:
         yield place
 
 
-async def serve_app(app: FastAPI, place: socket) -> None:
-    """Serve an app until SIGTERM or SIGINT; returns when it has stopped, within seconds."""
-    # Documents and states live long and hold no cycles: looking through them again and again took a third of the time.
+def collect_rarely() -> None:
+    """Look for cycles in memory once in a long while: documents and states of this process live long and hold none, and
+    looking through them again and again takes a third of the time."""
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
+
+
+async def serve_app(app: FastAPI, place: socket) -> None:
+    """Serve an app until SIGTERM or SIGINT; returns when it has stopped, within seconds."""
+    collect_rarely()
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -192,6 +197,7 @@ async def _serve(name: str, build: Build, settings: Settings) -> None:
 
 
 async def _replay(build: Build, settings: Settings, *, drop: bool) -> None:
+    collect_rarely()
     async with opened(settings) as kit:
         definition = build(kit).runtime.definition
         if drop:

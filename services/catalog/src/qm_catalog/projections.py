@@ -205,7 +205,7 @@ def _item(kind: str, model: type, fact: type[EventData], fold: Callable[..., Any
 PROJECTIONS: tuple[Projection[Any], ...] = (
     Projection(
         name=RECORDS,
-        version=2,
+        version=3,
         model=Record,
         folds=RECORD_FOLDS,
         columns={"scope": Column(str, _scope), "phase": Column(str, lambda record: phase(record).value)},
@@ -213,7 +213,7 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
     ),
     Projection(
         name=FACTS,
-        version=1,
+        version=2,
         model=Fact,
         folds={fact: Fold(_kept, _fact_key) for _, table in SECTIONS.values() for fact in table},
         columns={"order": Column(str, lambda fact: fact.order)},

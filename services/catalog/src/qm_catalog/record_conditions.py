@@ -71,6 +71,9 @@ def _scheduled(record: Record) -> Answer:
     placed = record.placed
     if placed.returned_at:
         return "False", "Returned", "", placed.returned_at
+    if placed.impaired:
+        sick = ", ".join(" ".join(filter(None, (it.card, it.health.value, it.code))) for it in placed.impaired)
+        return "True", "Impaired", sick, placed.impaired[0].since
     if placed.allocated_at:
         nodes = len({unit.node for unit in placed.units})
         count = sum(len(unit.cards) for unit in placed.units)

@@ -16,6 +16,7 @@ from qm_catalog.request_record import (
     Anomaly,
     Asked,
     Built,
+    Impaired,
     Interval,
     Metered,
     Placed,
@@ -27,7 +28,7 @@ from qm_catalog.request_record import (
     Vetted,
 )
 from qm_events import Event, EventData, admission, admission_quota, catalog, metering, provisioner, scheduler
-from qm_events.specs import EndCause
+from qm_events.specs import EndCause, Health
 from qm_service.model import Fold, key_of_stream
 
 # ---- orders
@@ -107,6 +108,12 @@ def _waiting(s: Placed, d: scheduler.AllocationWaiting, _: datetime) -> Changes:
     return dict(reasons=d.reasons, waiting_since=d.since, **_noted(s, first.code.value, d.since, first.figures))
 
 
+def _impaired(s: Placed, d: scheduler.AllocationImpaired, _: datetime) -> Changes:
+    others = tuple(known for known in s.impaired if known.card != d.card)
+    sick = () if d.health is Health.HEALTHY else (Impaired(d.card, d.health, d.code, d.impaired_at),)
+    return dict(impaired=(*others, *sick))
+
+
 PLACED: Mapping[type[EventData], Change] = {
     scheduler.AllocationQueued: lambda s, d, _: dict(queued_at=d.queued_at, **_noted(s, "Queued", d.queued_at)),
     scheduler.AllocationWaiting: _waiting,
@@ -117,6 +124,7 @@ PLACED: Mapping[type[EventData], Change] = {
         reasons=(),
         **_noted(s, "Allocated", d.allocated_at),
     ),
+    scheduler.AllocationImpaired: _impaired,
     scheduler.AllocationWithdrawn: lambda s, d, _: dict(
         withdrawn_at=d.withdrawn_at,
         withdrawn_by=EndCause(d.cause),
@@ -190,7 +198,8 @@ def _recorded(s: Metered, d: metering.UsageLine, _: datetime) -> Changes:
     old: tuple[Interval, ...] = getattr(s, d.meter)
     if any(known.record == d.record for known in old):
         return {}
-    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, d.share))}
+    rates = None if d.rates is None else tuple((it.from_at, it.to_at, it.price_per_card_hour) for it in d.rates)
+    return {d.meter: (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, rates, d.share))}
 
 
 def _corrected(s: Metered, d: metering.UsageCorrected, _: datetime) -> Changes:

@@ -13,7 +13,17 @@ from qm_catalog.ordering import offering_of
 from qm_catalog.projections import OfferingItem
 from qm_catalog.record_conditions import Condition, conditions
 from qm_catalog.record_phase import Phase, Reason, ended_by, phase, reasons, times
-from qm_catalog.request_record import Approval, Interval, Placed, QueueNote, Receipt, Record, Step, promised_end
+from qm_catalog.request_record import (
+    Approval,
+    Impaired,
+    Interval,
+    Placed,
+    QueueNote,
+    Receipt,
+    Record,
+    Step,
+    promised_end,
+)
 from qm_events.specs import (
     EndCause,
     FaultReport,
@@ -41,6 +51,8 @@ class AllocationView(View):
     nodes: list[str]
     units: tuple[PlacedUnit, ...]
     """Which cards of which node, a unit of the specification each."""
+    impaired: tuple[Impaired, ...]
+    """Those of the cards that were seen to be sick and not to be well again. They stay the order's until it ends."""
     quarantined: tuple[str, ...]
     """Those of the cards that did not go back to the pool: a fault was reported, or cleaning failed."""
 
@@ -213,6 +225,7 @@ def _allocation(placed: Placed) -> AllocationView | None:
         cards=list(dict.fromkeys(card for unit in placed.units for card in unit.cards)),
         nodes=sorted({unit.node for unit in placed.units}),
         units=placed.units,
+        impaired=placed.impaired,
         quarantined=placed.quarantined,
     )
 

@@ -7,13 +7,24 @@ another. What a person reads (phase, conditions, reasons) is derived from all se
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from qm_events.provisioner import ReceiptLine
-from qm_events.specs import EndCause, FaultReport, OrderRequest, PlacedUnit, Probe, Remedy, Violation, WaitReason
+from qm_events.specs import (
+    EndCause,
+    FaultReport,
+    Health,
+    OrderRequest,
+    PlacedUnit,
+    Probe,
+    Remedy,
+    Violation,
+    WaitReason,
+)
 
 HISTORY_LIMIT = 50
 """Waits kept in a record; of older ones only the number is kept, for a record must not grow without end."""
@@ -132,6 +143,16 @@ class QueueNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Impaired:
+    """A card that is seen to be sick while the order holds it."""
+
+    card: str
+    health: Health
+    code: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Placed(Section):
     """Topic `allocations`: the wait, and the cards."""
 
@@ -143,6 +164,7 @@ class Placed(Section):
     allocation: str | None = None
     units: tuple[PlacedUnit, ...] = ()
     allocated_at: datetime | None = None
+    impaired: tuple[Impaired, ...] = ()
     withdrawn_at: datetime | None = None
     withdrawn_by: EndCause | None = None
     returned_at: datetime | None = None
@@ -209,6 +231,8 @@ class Interval:
     from_at: datetime
     to_at: datetime
     card_us: int
+    rates: tuple[tuple[datetime, datetime, Decimal], ...] | None = None
+    """(from, to, price of a card-hour), as metering rated it; None: it was not."""
     share: str | None = None
     """What of a card each card of it was; None = all of it."""
 

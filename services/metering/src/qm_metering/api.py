@@ -1,5 +1,7 @@
 """What people ask of metering: sums by group, and the time of one order with the reason for each stretch."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Annotated
@@ -8,12 +10,15 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from qm_events.envelope import UtcTime
-from qm_metering import api_periods, queries
+from qm_metering import api_exports, api_fleet, api_periods, api_prices, queries
 from qm_metering.domain import metered
 from qm_metering.intervals import Span, clipped_us, instant, micros
+from qm_metering.invoice import Bill, bill
+from qm_metering.money import Money, money
 from qm_metering.policy import Anomaly, Class, Holding, Meter, Moment, OrderUsage, Piece, anomalies, pieces
+from qm_metering.prices import BOOKS
 from qm_metering.problems import WindowReversed
-from qm_metering.projections import ORDERS
+from qm_metering.projections import LEDGER, ORDERS, LedgerLine
 from qm_metering.quantity import Quantity, quantity
 from qm_service.caller import Access, Page
 from qm_service.problem import NotFound, ValidationFailed, problems
@@ -30,6 +35,8 @@ class UsageRow(BaseModel):
     order: str | None
     held: Quantity
     billable: Quantity
+    cost: list[Money]
+    """Of the billable part, by currency; what has no price is in none."""
 
 
 class Totals(BaseModel):
@@ -37,6 +44,7 @@ class Totals(BaseModel):
 
     held: Quantity
     billable: Quantity
+    cost: list[Money]
 
 
 class UsageReport(BaseModel):
@@ -96,13 +104,21 @@ class OrderUsageReport(BaseModel):
     held: Quantity
     billable: Quantity
     stretches: list[Stretch]
+    bill: Bill
     anomalies: list[Anomaly]
+
+
+_LINES_MAX = 10_000
+"""Of one order: its months by its accelerators, and what was corrected."""
 
 
 def routes(runtime: Runtime) -> APIRouter:
     """Return the routes of metering."""
     router = APIRouter()
     router.include_router(api_periods.routes(runtime))
+    router.include_router(api_exports.routes(runtime))
+    router.include_router(api_prices.routes(runtime))
+    router.include_router(api_fleet.routes(runtime))
 
     @router.get("/usage", responses=problems(WindowReversed))
     async def usage(
@@ -119,7 +135,9 @@ def routes(runtime: Runtime) -> APIRouter:
         start = page.start(*[str] * len(groups))
         window = _window(from_at, to_at, now)
         async with runtime.database.read() as tx:
-            sums = await queries.usage(tx, runtime.schema, groups, window, micros(now), access.scopes())
+            books = list(runtime.context().docs.resident(BOOKS.name).values())
+            found = await queries.usage(tx, runtime.schema, groups, window, micros(now), access.scopes(), books)
+        sums, costs = found
         keys = sorted({key for key, _ in sums if start is None or key > start})[: page.fetch]
         shown, following = page.cut(keys, lambda key: key)
         return UsageReport(
@@ -127,8 +145,8 @@ def routes(runtime: Runtime) -> APIRouter:
             from_at=from_at,
             to_at=to_at or now,
             as_of=now,
-            items=[_row(groups, key, sums) for key in shown],
-            totals=Totals(held=_total(sums, "held"), billable=_total(sums, "billable")),
+            items=[_row(groups, key, sums, costs) for key in shown],
+            totals=Totals(held=_total(sums, "held"), billable=_total(sums, "billable"), cost=_cost(costs)),
             next=following,
         )
 
@@ -139,7 +157,8 @@ def routes(runtime: Runtime) -> APIRouter:
         if found is None:
             raise NotFound("There is no such thing, or you have no role in its project.")
         access.check(found.tenant, found.project)
-        return _order_report(found, runtime.clock.now())
+        lines = await runtime.docs.page(LEDGER.name, {"order": order, "meter": "billable"}, limit=_LINES_MAX)
+        return _order_report(found, [line for _, line in lines], runtime.clock.now())
 
     return router
 
@@ -158,18 +177,25 @@ def _window(from_at: datetime | None, to_at: datetime | None, now: datetime) -> 
     return window
 
 
-def _row(groups: list[str], key: tuple[str, ...], sums: queries.Sums) -> UsageRow:
+def _row(groups: list[str], key: tuple[str, ...], sums: queries.Sums, costs: queries.Costs) -> UsageRow:
     named: dict[str, str | None] = {**dict.fromkeys(queries.GROUPS), **dict(zip(groups, key, strict=True))}
-    return UsageRow(
-        **named, held=quantity(sums.get((key, "held"), 0)), billable=quantity(sums.get((key, "billable"), 0))
-    )
+    mine = {place: amount for place, amount in costs.items() if place[0] == key}
+    held, billable = (sums.get((key, meter), 0) for meter in ("held", "billable"))
+    return UsageRow(**named, held=quantity(held), billable=quantity(billable), cost=_cost(mine))
+
+
+def _cost(costs: queries.Costs) -> list[Money]:
+    by_currency: dict[str, Fraction] = defaultdict(Fraction)
+    for (_, currency), amount in costs.items():
+        by_currency[currency] += amount
+    return [money(amount, currency) for currency, amount in sorted(by_currency.items())]
 
 
 def _total(sums: queries.Sums, meter: Meter) -> Quantity:
     return quantity(sum(card_us for (_, of), card_us in sums.items() if of == meter))
 
 
-def _order_report(usage: OrderUsage, now: datetime) -> OrderUsageReport:
+def _order_report(usage: OrderUsage, lines: Sequence[LedgerLine], now: datetime) -> OrderUsageReport:
     now_us = micros(now)
     ever = Span(0, None)
     meters: dict[str, int | Fraction] = {"held": 0, "billable": 0}
@@ -184,6 +210,7 @@ def _order_report(usage: OrderUsage, now: datetime) -> OrderUsageReport:
         held=quantity(meters["held"]),
         billable=quantity(meters["billable"]),
         stretches=[_stretch(holding, piece, now_us) for holding in usage.holdings for piece in pieces(usage, holding)],
+        bill=bill(lines),
         anomalies=anomalies(usage),
     )
 

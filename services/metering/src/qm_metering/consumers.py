@@ -6,9 +6,11 @@ from typing import Any
 
 from qm_events.ids import stream_name
 from qm_metering.domain import USAGE, RecordUsage, behind, lines_of, unrecorded
+from qm_metering.fleet import CLAIMS, NODES
 from qm_metering.months import UTC_ALWAYS, Zones
 from qm_metering.periods import PERIOD, PERIODS, Period
 from qm_metering.policy import OrderUsage
+from qm_metering.prices import BOOKS, PRICE, book_of
 from qm_metering.projections import LEDGER, ORDERS, PERIOD_DOCS, ZONES, ZoneHistory
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Act, Context, Definition
@@ -75,10 +77,12 @@ def settle(ctx: Context) -> Sequence[Act]:
 
 def _acts(usage: OrderUsage, ctx: Context) -> Iterator[Act]:
     zones, until_us = zones_of(ctx, usage.tenant), ctx.index.closed_until_us.get(usage.tenant, 0)
+    books = ctx.docs.resident(BOOKS.name)
     for holding in usage.holdings:
+        lines = lines_of(usage, holding, zones, until_us, book_of(books.values(), holding))
         yield Act(
             stream_name("usage", holding.allocation),
-            RecordUsage(lines_of(usage, holding, zones, until_us), usage.tenant),
+            RecordUsage(lines, usage.tenant),
             tenant=usage.tenant,
             project=usage.project,
             correlation=usage.order,
@@ -87,8 +91,8 @@ def _acts(usage: OrderUsage, ctx: Context) -> Iterator[Act]:
 
 METERING = Definition(
     name="metering",
-    deciders=(USAGE, PERIOD),
-    projections=(ORDERS, LEDGER, PERIOD_DOCS, ZONES, *DIRECTORY_PROJECTIONS),
+    deciders=(USAGE, PERIOD, PRICE),
+    projections=(ORDERS, LEDGER, PERIOD_DOCS, ZONES, NODES, CLAIMS, BOOKS, *DIRECTORY_PROJECTIONS),
     reactions={},
     settle=settle,
     new_index=Behind,

@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Any
 
 from qm_events.ids import derived_id
-from qm_events.metering import UsageCorrected, UsageLine, UsageRecorded, UsageStretch
+from qm_events.metering import UsageCorrected, UsageLine, UsageRate, UsageRecorded, UsageStretch
 from qm_metering.intervals import Span, instant
 from qm_metering.months import UTC_ALWAYS, Zones, cut
 from qm_metering.periods import reported_in
 from qm_metering.policy import Booked, Holding, Kind, Meter, OrderUsage, Piece, held, pieces
+from qm_metering.prices import Book
 from qm_service.model import Context, Decider
 
 
@@ -56,15 +57,28 @@ def metered(usage: OrderUsage, holding: Holding) -> Iterator[Metered]:
 
 
 def lines_of(
-    usage: OrderUsage, holding: Holding, zones: Zones = UTC_ALWAYS, closed_until_us: int = 0
+    usage: OrderUsage,
+    holding: Holding,
+    zones: Zones = UTC_ALWAYS,
+    closed_until_us: int = 0,
+    book: Book | None = None,
 ) -> tuple[UsageRecorded, ...]:
-    """Return the lines that a holding calls for: what is final, and what still runs as far as months are closed."""
+    """Return the lines that a holding calls for: what is final, and what still runs as far as months are closed. They
+    end where a month ends or the price changes."""
     return tuple(
-        _line(usage, holding, meter, Span(start, end), month, kind)
+        _line(usage, holding, meter, Span(since, until), month, kind).model_copy(update={"rates": rate and (rate,)})
         for meter in metered(usage, holding)
         for month, start, end in cut(meter.span.start_us, _until(meter, closed_until_us), zones)
+        for since, until, rate in rated(meter, start, end, book)
         for kind in holding.cards
     )
+
+
+def rated(meter: Metered, start_us: int, end_us: int, book: Book | None) -> Iterator[tuple[int, int, UsageRate | None]]:
+    """Yield (from, to, rate) of a part of a meter; only what is billable has a price."""
+    if meter.meter == "held" or book is None:
+        return iter([(start_us, end_us, None)])
+    return book.cut(start_us, end_us, meter.span.start_us)
 
 
 def _until(meter: Metered, closed_until_us: int) -> int:
@@ -98,8 +112,18 @@ def _line(
         goes_on=meter.span.end_us is None or end_us < meter.span.end_us or not meter.final or None,
         period=month,
         policy=meter.parts[0].policy.version,
+        **_bounds(meter, end_us),
         stretches=stretches,
     )
+
+
+def _bounds(meter: Metered, end_us: int) -> dict[str, Any]:
+    """Return the facts that bound a billable line; a held one has them by stretch."""
+    if meter.meter == "held":
+        return {}
+    (piece,) = meter.parts
+    ended = piece.closed if meter.final and end_us == meter.span.end_us else None
+    return {"began_by": piece.opened.fact, "ended_by": ended.fact if ended else None}
 
 
 def _stretches(meter: Metered, line: Span, service_model: str) -> Iterator[UsageStretch]:

@@ -10,6 +10,22 @@ class WindowReversed(ProblemError):
     remedy = "Send a `from` that is not after `to`; without `to` the window ends now."
 
 
+class OfferingUnknown(ProblemError):
+    """A price is set for an offering that the catalogue does not have."""
+
+    code, status, title = "offering-unknown", 422, "There is no such offering"
+    field = "offering"
+    remedy = "See GET /v1/prices for the offerings; publish it first with POST /v1/offerings."
+
+
+class PriceInThePast(ProblemError):
+    """A price would change what was used already."""
+
+    code, status, title = "price-in-the-past", 409, "The price would begin in the past"
+    field = "from_at"
+    remedy = "Let it begin now or later."
+
+
 class PeriodNotOver(ProblemError):
     """A month is closed before its end."""
 

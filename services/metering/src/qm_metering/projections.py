@@ -29,7 +29,7 @@ from qm_metering.domain import live
 from qm_metering.intervals import micros
 from qm_metering.months import Zones
 from qm_metering.periods import PERIODS, Period, period_key
-from qm_metering.policy import Booked, Holding, Kind, Meter, Moment, OrderUsage, anomalies
+from qm_metering.policy import Booked, Class, Holding, Kind, Meter, Moment, OrderUsage, anomalies
 from qm_service.model import Column, Fold, Projection
 
 _AHEAD_US = 300_000_000
@@ -62,6 +62,23 @@ class LedgerLine(Value):
     reverses: str | None = None
     priced: str = ""
     """What the rates say, as text."""
+    price: str = ""
+    """Of a card-hour, as text; empty where it has none."""
+    currency: str = ""
+    began_by: str | None = None
+    ended_by: str | None = None
+    ready_us: int = 0
+    """Of a held line: up to here it was provisioning …"""
+    ended_us: int = 0
+    """… up to here billable …"""
+    rest: str = ""
+    """… and then in this class; empty: there was no rest."""
+
+    @property
+    def used_us(self) -> int | Fraction:
+        """Its card-microseconds, slices as the exact part of a card that they are."""
+        card_us = self.cards * (self.to_us - self.from_us)
+        return card_us if self.share == WHOLE else card_us * Fraction(self.share)
 
 
 class ZoneHistory(Value):
@@ -162,6 +179,15 @@ def _order(event: Event[Any]) -> Sequence[str]:
     return (order,)
 
 
+def _classes(data: UsageLine) -> dict[str, Any]:
+    """Return the classes of a held line as columns: a holding passes through them in this order, each at most once."""
+    ends = {it.counts_as: micros(it.to_at) for it in data.stretches or ()}
+    ready_us = ends.pop(Class.PROVISIONING, micros(data.from_at))
+    ended_us = ends.pop(Class.BILLABLE, ready_us)
+    rest = next(iter(ends), "unaccounted" if data.stretches is None else "")
+    return {"ready_us": ready_us, "ended_us": ended_us, "rest": rest}
+
+
 def _rate(rate: UsageRate) -> str:
     return f"{micros(rate.from_at)}-{micros(rate.to_at)} {rate.price_per_card_hour} {rate.currency} {rate.offering}"
 
@@ -187,6 +213,11 @@ def _row(sign: int) -> Fold[LedgerLine]:
             used_in=data.used_in,
             reverses=getattr(data, "reverses", None),
             priced=";".join(map(_rate, data.rates or ())),
+            price="" if data.rates is None else str(data.rates[0].price_per_card_hour),
+            currency="" if data.rates is None else data.rates[0].currency,
+            began_by=data.began_by,
+            ended_by=data.ended_by,
+            **_classes(data),
         )
 
     return Fold(apply, keys=lambda event: (event.data.record,))
@@ -286,6 +317,11 @@ LEDGER: Projection[LedgerLine] = Projection(
         "share": Column(str, lambda line: line.share),
         "from_us": Column(int, lambda line: line.from_us),
         "to_us": Column(int, lambda line: line.to_us),
+        "price": Column(str, lambda line: line.price),
+        "currency": Column(str, lambda line: line.currency),
+        "ready_us": Column(int, lambda line: line.ready_us),
+        "ended_us": Column(int, lambda line: line.ended_us),
+        "rest": Column(str, lambda line: line.rest),
         "priced": Column(str, lambda line: line.priced),
         "period": Column(str, lambda line: period_key(line.tenant, line.period) if line.period else ""),
     },

@@ -42,7 +42,7 @@ class Board:
     """Lines of which some may have been told no reason yet, or another than holds now."""
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Order -> those before it and their cards, as they were when it began to be told to very many."""
-    fronts: dict[str, str] = field(default_factory=dict)
+    fronts: dict[str, str | None] = field(default_factory=dict)
     """Lane -> the order that was at its front when reasons were last told."""
     impaired: dict[tuple[str, str], None] = field(default_factory=dict)
     """(node, card) of cards in use of which the health changed."""
@@ -89,12 +89,19 @@ class Board:
         for name, cards in change.gained.items():
             self.queue.wake(name, cards)
 
+    def doubt(self, holder: OrderDoc) -> None:
+        """Let promises be looked at again of places where this order holds cards, or did."""
+        for unit in holder.units:
+            self.suspect.update(dict.fromkeys(self.pool.kept.get(unit.node, ())))
+
     def reclaim(self) -> None:
         """Let all who accept cards of which others could serve now claim anew."""
         changed, self.lasting = self.lasting, set()
         for ask, line in self.queue.lines.items():
             if not changed.isdisjoint(ask.shape.accelerators):
+                before = line.claims
                 self.queue.claim(line, self.case(ask.shape).served_by_ends)
+                self.seen.update(dict.fromkeys((*before, *line.claims)))
                 self.news[ask] = None
         for order, hold in self.pool.holds.items():
             if not changed.isdisjoint(hold.shape.accelerators):
@@ -175,6 +182,8 @@ def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     shares = sum(shares_of(unit.portion) for unit in doc.units)
     lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=shares if new else -shares)
     board.seen.update(dict.fromkeys(lanes))
+    # Who is not bound by a promise may have taken what was kept, for longer than was promised.
+    board.doubt(doc)
 
 
 def _kept(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None, change: Change) -> None:
@@ -199,8 +208,7 @@ def _leases(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: Ch
     end_at = new.ends_at if new else None
     if doc is not None and end_at != board.pool.ends.get(doc.allocation):
         board.pool.ends_at(doc.allocation, end_at, {unit.node for unit in doc.units}, change)
-        for unit in doc.units:
-            board.suspect.update(dict.fromkeys(board.pool.kept.get(unit.node, ())))
+        board.doubt(doc)
 
 
 def _ends(doc: OrderDoc | None) -> set[tuple[str, tuple[datetime, str]]]:
@@ -221,6 +229,7 @@ def _cleaning(board: Board, old: OrderDoc | None, new: OrderDoc | None, change: 
                 there.pop(doc.order, None)
         nodes = tuple(sorted({unit.node for unit in doc.units}))
         board.pool.clean(doc.allocation, now, nodes, change)
+        board.doubt(doc)
 
 
 def _share(board: Board, key: str, _old: Share | None, new: Share | None) -> None:

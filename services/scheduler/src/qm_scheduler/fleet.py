@@ -78,9 +78,9 @@ class Card:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is in the fleet though its node is described without it: held, isolated or sick, or else it would
-        come back clean and well because it was away for a moment."""
-        return bool(self.holders) or self.quarantine is not None or self.health in SICK
+        """Whether it is in the fleet though its node is described without it: held, isolated or not well, or else it
+        would come back clean and well because it was away for a moment."""
+        return bool(self.holders) or self.quarantine is not None or self.health is not Health.HEALTHY
 
     @property
     def holders(self) -> tuple[str, ...]:

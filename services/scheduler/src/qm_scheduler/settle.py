@@ -202,15 +202,19 @@ def _many(board: Board, cases: dict[Shape, Case]) -> bool:
 
 
 def _fronts(board: Board) -> Iterator[str]:
-    """Yield who is or was at the front of a lane that was changed: behind it the reason is the front, whatever is
-    free."""
+    """Yield who is or was at the front of a lane that was changed, or accepts what changed: behind the front the reason
+    is the front, whatever is free."""
+    queue = board.queue
     seen, board.seen = board.seen, {}
-    for name in seen:
-        if (before := board.fronts.pop(name, None)) is not None:
-            yield before
-        if (front := board.queue.front(name)) is not None:
-            board.fronts[name] = front[2][1]
-            yield front[2][1]
+    for name in {**seen, **queue.lanes}:
+        front = queue.front(name)
+        order = front[2][1] if front else None
+        before = board.fronts.get(name)
+        if before != order:
+            yield from (each for each in (before, order) if each)
+        elif order is not None and not seen.keys().isdisjoint(queue.orders[order].ask.shape.accelerators):
+            yield order
+        board.fronts[name] = order
 
 
 def _told_otherwise(board: Board, cases: dict[Shape, Case]) -> list[str]:
@@ -226,10 +230,10 @@ def _told_otherwise(board: Board, cases: dict[Shape, Case]) -> list[str]:
 
 
 def _wrong(board: Board, line: Line, cases: dict[Shape, Case]) -> Iterator[str]:
-    code = _most(board, line, cases)
+    most = _most(board, line, cases)
     for told, seqs in line.codes.items():
-        if told is not code and code is not None:
-            yield from (order for _, order in seqs if not line.claims or board.queue.is_behind(order))
+        if told is not most:
+            yield from (order for _, order in seqs if _is_news(board, cases, order))
 
 
 def _most(board: Board, line: Line, cases: dict[Shape, Case]) -> WaitCode | None:
