@@ -21,6 +21,7 @@ from bench.peer import peer, ratios
 from bench.placing import placing, placing_distributed
 from bench.projection import aggregate, projection
 from bench.scheduling import decisions
+from bench.sharing import shared_cards
 from bench.size import memory, replayed
 
 BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
@@ -36,6 +37,7 @@ BENCHES: Mapping[str, Callable[[bool], list[Figure]]] = {
     "decisions": decisions,
     "metered": metered_facts,
     "month": month,
+    "shared-cards": shared_cards,
     "placing": placing,
     "placing-distributed": placing_distributed,
     "blocked": blocked,

@@ -60,7 +60,7 @@ class Storm:
         self._chance = random.Random(seed)
         self._accepted: dict[str, str] = {}
         self._rounds = 0
-        self._stage = Stage(product, "storm", nodes=NODES, limits=LIMITS, priority_at_most=2)
+        self._stage = Stage(product, "storm", nodes=NODES, limits=LIMITS, priority_at_most=2, slices=True)
         for model, steps in MISBEHAVIOUR.items():
             self._stage.operator.call("PUT", f"/sim/backends/{model}", {"steps": steps})
 

@@ -73,7 +73,7 @@ def _values(operator: Client) -> Mapping[str, list[dict[str, str]]]:
         "budgets",
         "usage/findings",
     )
-    kinds = ("specifications", "offerings", "images", "models")
+    kinds = ("specifications", "offerings", "images", "models", "accelerators")
     return {
         **{f"/v1/{name}?limit=500": [{}] for name in (*lists, *kinds)},
         **{f"/v1/{kind}/{{name}}": [{"name": item["name"]} for item in operator.pages(f"/{kind}")] for kind in kinds},

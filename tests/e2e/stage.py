@@ -23,9 +23,11 @@ def world(
     priority_at_most: int | None = None,
     approve_from: int | None = None,
     sick: Sequence[str] = (),
+    slices: bool = False,
 ) -> Scenario:
     """Return a world whose every name begins with `name`: `nodes` servers of `cards` cards, sold in 1, 4 and 8."""
     specifications = [_specification(name, count) for count in (1, 4, 8)]
+    specifications += _sliced(name) if slices else []
     policy = {"name": "large", "cards_at_least": approve_from, "approver_role": "approver"}
     return Scenario.model_validate(
         {
@@ -35,6 +37,7 @@ def world(
                 _user(name, "boss", "approver", "project_owner"),
                 _user(name, "ada", "tenant_admin", project=None),
             ],
+            "accelerators": [_accelerator(name)] if slices else [],
             "specifications": specifications,
             "offerings": [_offering(spec["name"], model) for spec in specifications for model in MODELS],
             "images": [
@@ -55,6 +58,20 @@ _SERVE = (("ubuntu", ["bare_metal", "vm"]), ("pytorch", ["kubernetes"]))
 def _specification(name: str, cards: int) -> Json:
     size = {"accelerator_memory_mib": MEMORY_MIB, "cpu_milli": 1_000 * cards, "memory_mib": 1_024 * cards}
     return {"name": f"{name}-{cards}", "accelerators": [name], "cards_per_unit": cards, **size}
+
+
+def _sliced(name: str) -> list[Json]:
+    size = {"accelerators": [name], "cpu_milli": 1_000, "memory_mib": 1_024}
+    return [
+        {"name": f"{name}-seventh", "slice": {"profile": "1g.10gb"}, **size},
+        {"name": f"{name}-milli", "slice": {"share_milli": 333}, **size},
+    ]
+
+
+def _accelerator(name: str) -> Json:
+    profile = {"profile": "1g.10gb", "size": 1, "starts": [6, 5, 4, 3, 2, 1, 0], "memory_mib": 10_240, "share": "1/7"}
+    geometry = {"positions": 8, "profiles": [profile | {"resource": "nvidia.com/mig-1g.10gb"}], "shared": True}
+    return {"name": name, "vendor": "NVIDIA", "memory_mib": MEMORY_MIB, **geometry}
 
 
 def _offering(specification: str, model: str) -> Json:

@@ -40,7 +40,13 @@ REQUEST = {
     "service_model": "vm",
 }
 OBSERVATION = {"card": "npu-2-c7", "source": "sweep", "status": "healthy", "observed_at": "2026-01-01T00:00:00Z"}
-ITEMS = {"specifications": "npu-1", "offerings": "maas-npu", "images": "pytorch", "models": "llama-small"}
+ITEMS = {
+    "specifications": "npu-1",
+    "offerings": "maas-npu",
+    "images": "pytorch",
+    "models": "llama-small",
+    "accelerators": "npu910",
+}
 RESERVED = {
     "tenant": HOME,
     "accelerator": "a100",
@@ -63,6 +69,7 @@ ASKS: Mapping[str, Ask] = {
         {"name": "o", "specification": "a100-1", "service_model": "vm", "price_per_card_hour": "1", "currency": "EUR"}
     ),
     "POST /v1/images": Ask({"name": "i", "service_models": ["vm"], "reference": "image:i"}),
+    "POST /v1/accelerators": Ask({"name": "x1", "vendor": "x", "memory_mib": 1}),
     "POST /v1/models": Ask({"name": "m", "reference": "oci:m"}),
     "POST /v1/subjects": Ask({"tenant": HOME, "subject": "zoe"}),
     "POST /v1/subjects/{subject}/erase": Ask({"tenant": HOME}),

@@ -92,9 +92,11 @@ def organise(play: Stage) -> None:
 @pytest.fixture
 def history(stage: SetUp) -> list[str]:
     """Orders in all phases."""
-    play = stage("rebuild", limits={"cards": 12}, approve_from=8)
+    play = stage("rebuild", limits={"cards": 12}, approve_from=8, slices=True)
     organise(play)
     orders = lively(play)
+    for what in ("seventh", "milli"):
+        play.order("kubernetes", specification=f"{play.name}-{what}")
     assert play.phases(*orders) == PHASES
     return orders
 

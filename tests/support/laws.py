@@ -127,6 +127,8 @@ class _Node:
         self.size: Mapping[str, int] = {}
         self.held: dict[str, tuple[str, ...]] = {}
         """Allocation -> cards."""
+        self.slices: dict[str, tuple[Mapping[str, Any], ...]] = {}
+        """Allocation -> its slices of these cards, where it holds no whole ones."""
         self.used: dict[str, Mapping[str, int]] = {}
         self.quarantined: set[str] = set()
         self.sick: set[tuple[str, str]] = set()
@@ -150,19 +152,33 @@ class _Node:
         yield from ()
 
     def held_by(self, data: Mapping[str, Any]) -> Iterator[str]:
-        wanted, taken = set(data["cards"]), {card for cards in self.held.values() for card in cards}
+        slices = tuple(data.get("slices") or ())
+        others = [name for name in self.held if not slices or name not in self.slices]
+        wanted, taken = set(data["cards"]), {card for name in others for card in self.held[name]}
         bad = self.quarantined | {card for card, _ in self.sick}
         if data["allocation"] in self.held:
             yield f"held twice by allocation {data['allocation']}"
         if wanted & taken or wanted & bad:
             yield f"{sorted(wanted & taken)} have two holders, {sorted(wanted & bad)} are out of service: {data}"
         self.held[data["allocation"]] = tuple(data["cards"])
+        if slices:
+            self.slices[data["allocation"]] = slices
+            yield from self._cut(wanted)
         self.used[data["allocation"]] = {name: data[name] for name in _SIZES}
         for name in _SIZES:
             if sum(used[name] for used in self.used.values()) > self.size[name]:
                 yield f"more {name} held than there is: {data}"
 
+    def _cut(self, cards: set[str]) -> Iterator[str]:
+        for card in cards:
+            here = [one for slices in self.slices.values() for one in slices if one["card"] == card]
+            places = [at for one in here if "size" in one for at in range(one["start"], one["start"] + one["size"])]
+            milli = sum(one.get("milli", 0) for one in here)
+            if len(set(places)) < len(places) or milli > 1_000 or (places and milli):
+                yield f"slices of card {card} do not lie beside one another: {here}"
+
     def returned(self, data: Mapping[str, Any]) -> Iterator[str]:
+        self.slices.pop(data["allocation"], None)
         back = {*data["pooled"], *data["quarantined"]}
         if back != set(self.held.pop(data["allocation"], ())):
             yield f"other cards returned than held: {data}"

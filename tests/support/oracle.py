@@ -1,8 +1,9 @@
 """What each order is to be billed, by arithmetic of its own over the instants in the facts."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from fractions import Fraction
 
 from tests.support.topics import Fact
 
@@ -14,8 +15,8 @@ _BILL_ENDS = {
     "environment.failed": "failed_at",
     "environment.quarantined": "quarantined_at",
 }
-Usage = Counter[tuple[str, str]]
-"""Card-microseconds by (meter, accelerator); only what is not zero."""
+Usage = dict[tuple[str, str], int | Fraction]
+"""Card-microseconds by (meter, accelerator), slices as the exact part of a card; only what is not zero."""
 
 
 def misbilled(orders: Mapping[str, Sequence[Fact]]) -> Iterator[str]:
@@ -28,14 +29,17 @@ def misbilled(orders: Mapping[str, Sequence[Fact]]) -> Iterator[str]:
 def billed(facts: Sequence[Fact]) -> Usage:
     """Return the usage of an order that gave its cards back: held while it had them, billable from READY to its end, on
     each of its allocations."""
-    usage: Usage = Counter()
+    usage: Usage = defaultdict(int)
     for one in (fact for fact in facts if fact.type == "allocation.allocated"):
-        usage += _of_one([fact for fact in facts if fact.data.get("allocation") in (None, one.data["allocation"])])
+        for key, value in _of_one(
+            [it for it in facts if it.data.get("allocation") in (None, one.data["allocation"])]
+        ).items():
+            usage[key] += value
     return usage
 
 
 def _of_one(facts: Sequence[Fact]) -> Usage:
-    usage: Usage = Counter()
+    usage: Usage = defaultdict(int)
     allocated, returned = (
         _at(facts, "allocation.allocated", "allocated_at"),
         _at(facts, "allocation.returned", "returned_at"),
@@ -47,25 +51,27 @@ def _of_one(facts: Sequence[Fact]) -> Usage:
             usage["held", accelerator] = cards * _us(allocated, returned)
         if ready and ends:
             usage["billable", accelerator] = cards * _us(ready, min([*ends, returned] if returned else ends))
-    return +usage
+    return {key: used for key, used in usage.items() if used}
 
 
 def recorded(facts: Sequence[Fact]) -> Usage:
     """Return what the topic `usage` says of an order."""
-    usage: Usage = Counter()
+    usage: Usage = defaultdict(int)
     for fact in facts:
         sign = {"usage.recorded": 1, "usage.corrected": -1}.get(fact.type, 0)
         if sign:
-            usage[fact.data["meter"], fact.data["accelerator"]] += sign * fact.data["card_us"]
-    return +usage
+            share = Fraction(fact.data.get("share") or 1)
+            usage[fact.data["meter"], fact.data["accelerator"]] += sign * fact.data["card_us"] * share
+    return {key: used for key, used in usage.items() if used}
 
 
-def _cards(facts: Sequence[Fact]) -> Counter[str]:
-    cards: Counter[str] = Counter()
+def _cards(facts: Sequence[Fact]) -> dict[str, int | Fraction]:
+    cards: dict[str, int | Fraction] = defaultdict(int)
     for fact in facts:
         if fact.type == "allocation.allocated":
             for unit in fact.data["units"]:
-                cards[unit["accelerator"]] += len(unit["cards"])
+                share = Fraction(unit["slice"]["share"]) if unit.get("slice") else 1
+                cards[unit["accelerator"]] += len(unit["cards"]) * share
     return cards
 
 

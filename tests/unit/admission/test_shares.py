@@ -2,23 +2,25 @@
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qm_admission import quota
 from qm_admission.lending import borrowed, lendable
 from qm_admission.quota import Scope
-from qm_admission.shares import SHARES, share_of
+from qm_admission.shares import SHARES, shares_of
 from tests.unit.admission.test_quota import PATH, nobody_ahead
+
+
+def share_of(numerator: int, denominator: int) -> int:
+    return shares_of(Fraction(numerator, denominator))
+
 
 PARTS = st.sampled_from([(n, d) for d in (*range(1, 11), 12, 14, 15, 16, 100) for n in range(1, d + 1)])
 
 
-def test_a_part_that_cannot_be_told_exactly_is_refused() -> None:
-    assert share_of(1, 7) * 7 == share_of(37, 100) + share_of(63, 100) == SHARES
-    with pytest.raises(ValueError, match="1/11 of a card"):
-        share_of(1, 11)
+def test_parts_of_every_geometry_and_thousandths_are_told_exactly() -> None:
+    assert share_of(1, 7) * 7 == share_of(377, 1_000) + share_of(623, 1_000) == SHARES
 
 
 @settings(derandomize=True)
@@ -35,7 +37,7 @@ def test_parts_fit_exactly_as_long_as_their_sum_is_within_the_limit(
         assert bool(found) == (total > limit)
         if found:
             assert Fraction(found[0].short_by, SHARES) == total - limit
-            assert found[0].unit == "card/25200"
+            assert found[0].unit == "card/126000"
             total -= Fraction(numerator, denominator)
         else:
             scope = quota.post(scope, amounts, 1)

@@ -31,6 +31,7 @@ def test_the_sample_is_a_scenario_and_every_part_of_it_is_loaded() -> None:
         "tenants",
         "projects",
         "subjects",
+        "accelerators",
         "specifications",
         "images",
         "models",

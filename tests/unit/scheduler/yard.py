@@ -23,6 +23,7 @@ from qm_events.specs import (
     Health,
     OrderRequest,
     ServiceModel,
+    Slice,
     Specification,
     Topology,
     TopologyLevel,
@@ -59,6 +60,7 @@ def request(
     card_memory: int = 80 * MIB,
     project: str = "vision",
     traits: Sequence[str] = (),
+    cut: Slice | None = None,
     **more: Any,
 ) -> OrderRequest:
     """Return what an order asks for."""
@@ -71,6 +73,7 @@ def request(
         cpu_milli=cpu,
         memory_mib=memory,
         traits=tuple(traits) or None,
+        slice=cut,
     )
     return OrderRequest(
         tenant="acme",
@@ -187,7 +190,7 @@ class Yard:
         self.hear(f"environment/{order}", fact)
 
     def give_back(self, order: str, suspect: Sequence[str] = (), *, settle: bool = True) -> None:
-        clean = tuple(card for card in self.cards(order) if card not in suspect)
+        clean = tuple(dict.fromkeys(card for card in self.cards(order) if card not in suspect))
         fact = EnvironmentValidated(
             order=order,
             allocation=self.doc(order).allocation,

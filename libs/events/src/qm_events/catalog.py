@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from qm_events.accelerators import Accelerator
 from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import DIRECTORY, ORDERS, event
@@ -107,6 +108,15 @@ class SpecificationPublished(EventData):
     description: str = ""
 
 
+@event("accelerator.published", version=1, topic=DIRECTORY)
+class AcceleratorPublished(EventData):
+    """What the catalogue knows of an accelerator type, or knows from now on; specifications keep what they were
+    published with."""
+
+    accelerator: Accelerator
+    description: str = ""
+
+
 @event("offering.published", version=1, topic=DIRECTORY)
 class OfferingPublished(EventData):
     """A specification is on sale for a service model, at a price for a card-hour."""
@@ -140,7 +150,7 @@ class ModelPublished(EventData):
 class CatalogueItemStatusChanged(EventData):
     """An item is deprecated, retired or active again."""
 
-    kind: Literal["specification", "offering", "image", "model"]
+    kind: Literal["specification", "offering", "image", "model", "accelerator"]
     name: DnsLabel
     status: CatalogueStatus
 

@@ -2,6 +2,7 @@
 `budget/<tenant>`."""
 
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -10,7 +11,7 @@ from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import USAGE, event
 from qm_events.specs import Text, Value
-from qm_events.units import CardMicroseconds, DnsLabel
+from qm_events.units import CardMicroseconds, DnsLabel, Ratio
 
 Month = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
 """A calendar month in the zone of a tenant, as `2026-06`."""
@@ -42,6 +43,7 @@ class UsageRate(Value):
 
 class UsageLine(EventData):
     """One interval of one meter of an allocation on one accelerator: `card_us` = cards x (to - from), in microseconds.
+    Where it held slices, `cards` counts them and each is `share` of a card: used was exactly `card_us` x `share`.
 
     `record` is derived from what the line says, so a replay or a duplicate changes nothing.
     """
@@ -53,6 +55,7 @@ class UsageLine(EventData):
     accelerator: str
     service_model: str
     cards: int = Field(ge=1)
+    share: Ratio | None = None
     from_at: UtcTime
     to_at: UtcTime
     card_us: CardMicroseconds
@@ -75,6 +78,11 @@ class UsageLine(EventData):
     """Of a held line: its classes; they touch and add up to it."""
     rates: tuple[UsageRate, ...] | None = None
     """Of a billable line: its prices; they touch and add up to it. None: it had no price."""
+
+    @property
+    def portion(self) -> int | Fraction:
+        """The cards, slices as the exact part that they are."""
+        return self.cards if self.share is None else self.cards * Fraction(self.share)
 
 
 @event("usage.recorded", version=1, topic=USAGE)

@@ -7,7 +7,7 @@ from pydantic import Field
 from qm_events.audit import AccessAudited
 from qm_events.envelope import EventData, UtcTime
 from qm_events.registry import ALLOCATIONS, FLEET, event
-from qm_events.specs import Health, OrderRequest, PlacedUnit, Text, Value, WaitReason
+from qm_events.specs import Health, OrderRequest, PlacedSlice, PlacedUnit, ShareMilli, Text, Value, WaitReason
 from qm_events.units import DnsLabel, MemoryMib, MilliCpu
 
 # ---- allocations: streams `allocation/<order>`
@@ -255,6 +255,8 @@ class CardsHeld(EventData):
 
     node: str
     cards: tuple[str, ...] = Field(min_length=1)
+    slices: tuple[PlacedSlice, ...] | None = None
+    """The parts of these cards that it holds; null: all of each."""
     order: str
     allocation: str
     cpu_milli: MilliCpu
@@ -291,6 +293,25 @@ class ShareSet(EventData):
     tenant: DnsLabel
     project: DnsLabel
     weight: int = Field(ge=1, le=1000, strict=True)
+
+
+class ExpectedUnits(Value):
+    """Units of one shape that wait or run: whole cards, or (`share_milli`) a part of a shared one."""
+
+    accelerators: tuple[DnsLabel, ...]
+    cards: int = Field(ge=1, strict=True)
+    share_milli: ShareMilli | None = None
+    cpu_milli: MilliCpu
+    units: int = Field(ge=1, strict=True)
+
+
+@event("workload.learned", version=1, topic=FLEET)
+class WorkloadLearned(EventData):
+    """What is asked for, by shape: shared cards are given so that most of it will still fit in what is left. Written
+    when it has become another than was learned last. Stream `workload/fleet`."""
+
+    shapes: tuple[ExpectedUnits, ...]
+    learned_at: UtcTime
 
 
 @event("fleet.access_audited", version=1, topic=FLEET)

@@ -1,12 +1,14 @@
 """Words that the facts of several services share."""
 
 from enum import StrEnum
+from fractions import Fraction
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from qm_events.envelope import UtcTime
-from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu
+from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu, Ratio
 
 
 class Value(BaseModel):
@@ -49,6 +51,35 @@ Labels = dict[DnsLabel, Annotated[str, StringConstraints(max_length=200)]]
 Parameters = dict[Annotated[str, StringConstraints(min_length=1, max_length=100)], Any]
 
 
+ProfileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+_-]{0,62}$")]
+ResourceName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9./_+-]{0,199}$")]
+ShareMilli = Annotated[int, Field(ge=1, le=999, strict=True)]
+"""Thousandths of a card; all of it is a whole card."""
+Position = Annotated[int, Field(ge=0, le=63, strict=True)]
+
+
+class Slice(Value):
+    """The part of a card that a unit takes: a profile of its geometry, or thousandths of a shared card.
+
+    The catalogue resolves it when the specification is published, so an order says all that decides where it fits.
+    """
+
+    share: Ratio
+    """What it counts of a card in quota and usage: a figure of the catalogue, never derived from the name."""
+    profile: ProfileName | None = None
+    milli: ShareMilli | None = None
+    positions: int | None = Field(default=None, ge=1, le=64, strict=True)
+    """Of the card, as the geometry divides it."""
+    size: int | None = Field(default=None, ge=1, le=64, strict=True)
+    """Positions that the profile takes."""
+    starts: tuple[Position, ...] = Field(default=(), max_length=64)
+    """Where the profile may begin, in the order in which this is tried."""
+    card_memory_mib: MemoryMib = 0
+    """What the card must have."""
+    resource: ResourceName | None = None
+    """What Kubernetes calls it."""
+
+
 class Specification(Value):
     """What a developer orders instead of a server. One unit sits on one node."""
 
@@ -57,14 +88,45 @@ class Specification(Value):
     accelerators: tuple[DnsLabel, ...] = Field(min_length=1, max_length=32)
     """Types that serve equally well; a claim counts against each until the placement settles which."""
     cards_per_unit: Cards
+    """1 for a slice: a unit is one."""
     accelerator_memory_mib: MemoryMib
-    """Of one card."""
+    """Of one card, or of the slice."""
     cpu_milli: MilliCpu
     """Of one unit."""
     memory_mib: MemoryMib
     """Of one unit."""
     traits: tuple[DnsLabel, ...] | None = Field(default=None, max_length=32)
     """What the node of each unit must have, in any order."""
+    slice: Slice | None = None
+    """The part of a card that a unit takes instead of whole cards."""
+
+    @property
+    def share(self) -> Fraction:
+        """What one card or slice counts of a card."""
+        return Fraction(self.slice.share) if self.slice else Fraction(1)
+
+
+def lawful(specification: Specification) -> Specification:
+    """Return a specification that somebody wrote whole. Raises ValueError for a slice that cannot be."""
+    one = specification.slice
+    if one is None:
+        return specification
+    if specification.cards_per_unit != 1:
+        raise ValueError("a unit takes one slice: order more units")
+    if (one.milli is None) == (one.positions is None) or (one.milli is None and not (one.size and one.starts)):
+        raise ValueError("a slice is a size with its starts and the positions of the card, or thousandths of a card")
+    if one.milli is None:
+        check_places(one.positions or 0, one.size or 0, one.starts)
+    return specification
+
+
+def check_places(positions: int, size: int, starts: tuple[int, ...]) -> None:
+    """Raise ValueError where slices of one profile overlap, for then first fit is not exact, or leave the card."""
+    ordered = sorted(starts)
+    if ordered[-1] + size > positions:
+        raise ValueError("a profile does not lie within the positions of the card")
+    if any(after - before < size for before, after in pairwise(ordered)):
+        raise ValueError("two places of a profile overlap")
 
 
 class TopologyLevel(StrEnum):
@@ -108,8 +170,13 @@ class OrderRequest(Value):
 
     @property
     def cards(self) -> int:
-        """Whole cards in all units together."""
+        """Cards in all units together, each slice counted as one."""
         return self.specification.cards_per_unit * self.count
+
+    @property
+    def portion(self) -> Fraction:
+        """Cards in all units together, slices as the exact part of a card that they are."""
+        return self.specification.share * self.cards
 
 
 class Amounts(Value):
@@ -118,7 +185,8 @@ class Amounts(Value):
     values: dict[str, int] = Field(default_factory=dict)
     """By dimension: `cards`, `cards/<accelerator>`, `accelerator_memory_mib`, `cpu_milli`, `memory_mib`,
     `concurrent_orders`, `card_hours_month`. A limit on `card_hours_month` is in card-hours; what is taken of it is
-    named with its month, `card_hours_month@2026-06`, in card-microseconds."""
+    named with its month, `card_hours_month@2026-06`, in card-microseconds. Slices are taken of `card_shares` and
+    `card_shares/<accelerator>`, in parts of 1/126,000 of a card, and count against the limit on cards."""
 
 
 class Violation(Value):
@@ -132,7 +200,7 @@ class Violation(Value):
     requested: int
     short_by: int
     unit: str | None = None
-    """Of the four figures, where the name of the dimension does not tell: `card_us`, `card/25200`."""
+    """Of the four figures, where the name of the dimension does not tell: `card_us`, `card/126000`."""
     why: Literal["older_first", "lent_out"] | None = None
     """None: too little is left. `older_first`: it is free, but an older order waits for it. `lent_out`: what the
     project would borrow is not to be had now."""
@@ -191,12 +259,31 @@ class Health(StrEnum):
     UNKNOWN = "unknown"
 
 
+class PlacedSlice(Value):
+    """A slice where it was cut: `size` of the card's `positions` from `start`, or `milli` thousandths of it."""
+
+    card: str
+    share: Ratio
+    profile: ProfileName | None = None
+    positions: int | None = None
+    start: Position | None = None
+    size: int | None = None
+    milli: ShareMilli | None = None
+
+
 class PlacedUnit(Value):
     """One unit of an order on one node, with the cards that it holds."""
 
     node: str
     accelerator: DnsLabel
     cards: tuple[str, ...] = Field(min_length=1)
+    slice: PlacedSlice | None = None
+    """What it holds of its one card; null: all of its cards."""
+
+    @property
+    def portion(self) -> Fraction:
+        """What it holds, in cards."""
+        return Fraction(self.slice.share) if self.slice else Fraction(len(self.cards))
 
 
 class Probe(Value):

@@ -46,7 +46,7 @@ def weigh(path: tuple[str, ...], fixed: Quantities, life: Life, place: Place, pr
 
 
 def _dated(violation: Violation, zone: str) -> Violation:
-    if violation.unit is None:
+    if not violation.dimension.startswith(quota.HOURS):
         return violation
     return violation.model_copy(update={"renews_at": hours.renews_at(violation.dimension, zone)})
 

@@ -116,11 +116,11 @@ def _cost(policy: ApprovalPolicy, order: Subject) -> Any | None:
     price = order.prices.get(policy.currency or "")
     if price is None:
         return None
-    return inf if order.seconds == inf else price * order.request.cards * Fraction(order.seconds) / 3_600
+    return inf if order.seconds == inf else price * order.request.portion * Fraction(order.seconds) / 3_600
 
 
 _FIGURES: dict[str, Callable[[ApprovalPolicy, Subject], Any | None]] = {
-    "cards": lambda _, order: order.request.cards,
+    "cards": lambda _, order: order.request.portion,
     "count": lambda _, order: order.request.count,
     "duration seconds": lambda _, order: order.seconds,
     "priority": lambda _, order: order.request.priority,

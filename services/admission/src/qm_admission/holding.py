@@ -76,7 +76,7 @@ def _adjusted(hold: Hold, data: QuotaAdjusted) -> Hold:
         return replace(hold, lines=lines, billed=billed, closed=hold.closed or data.cause == "closed")
     life = hold.life
     if life and data.expires_at:
-        life = Life(life.cards, None, data.expires_at)
+        life = replace(life, seconds=None, expires_at=data.expires_at)
     if data.cause == "given_up":
         hold = replace(hold, ready_at=None, closed=False, given_up=(*hold.given_up, data.allocation or ""))
     return replace(

@@ -98,7 +98,7 @@ def _extended(
 ) -> list[EventData]:
     scopes, zone = ctx.docs.resident("scopes"), claims.zone_of(state.scopes[0], ctx)
     start = max(until, ctx.now)
-    more = hours.cover(life.cards, start, life.end(ready_at), zone, state.scopes, scopes)
+    more = hours.cover(life.portion, start, life.end(ready_at), zone, state.scopes, scopes)
     if more.amounts:
         return [_said(order, state, "renewed", more.amounts, {}, more.until, ctx)]
     action = claims.action_of(state.scopes, ctx)
@@ -131,7 +131,7 @@ def settle_line(state: Admission, command: Settle, ctx: Context) -> Decision:
     # An order that has claimed, whatever became of it.
     if not state.scopes or line.record in state.hold.lines:
         return []
-    said = hours.held(line.cards, line.from_at, line.to_at, claims.zone_of(state.scopes[0], ctx))
+    said = hours.held(line.portion, line.from_at, line.to_at, claims.zone_of(state.scopes[0], ctx))
     held = hours.of_months(state.claim)
     if line.meter == "held":
         # A line that goes on is cut where a month was closed: the order still holds its cards.
@@ -170,8 +170,8 @@ def _cover(state: Admission, life: Life, start: datetime, end: datetime | None, 
     """Return what is to be held from `start`. Hours that are only `moved` in time are the order's, limit or not."""
     zone, own = claims.zone_of(state.scopes[0], ctx), hours.of_months(state.claim)
     if end is not None and moved:
-        return Cover(hours.held(life.cards, start, end, zone))
-    return hours.cover(life.cards, start, end, zone, state.scopes, ctx.docs.resident("scopes"), own)
+        return Cover(hours.held(life.portion, start, end, zone))
+    return hours.cover(life.portion, start, end, zone, state.scopes, ctx.docs.resident("scopes"), own)
 
 
 def moved(

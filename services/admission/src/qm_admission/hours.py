@@ -9,6 +9,8 @@ duration does not run yet. An order without an end holds as far as the month and
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from fractions import Fraction
+from math import ceil
 
 from qm_admission.months import bounds, micros, month_end, pieces
 from qm_admission.quota import HOURS, Scope, limit_of
@@ -25,6 +27,13 @@ class Life:
     cards: int
     seconds: int | None = None
     expires_at: datetime | None = None
+    share: str | None = None
+    """What each counts of a card; None = all of it."""
+
+    @property
+    def portion(self) -> int | Fraction:
+        """Its cards, slices as the exact part that they are."""
+        return self.cards if self.share is None else self.cards * Fraction(self.share)
 
     def end(self, start: datetime) -> datetime | None:
         """Return the promised end of an order that begins at `start`; None = it has none."""
@@ -43,7 +52,8 @@ class Cover:
 
 def life_of(request: OrderRequest) -> Life:
     """Return the life that a request asks for."""
-    return Life(request.cards, request.duration_seconds, request.expires_at)
+    cut = request.specification.slice
+    return Life(request.cards, request.duration_seconds, request.expires_at, cut.share if cut else None)
 
 
 def key(month: str) -> str:
@@ -51,9 +61,9 @@ def key(month: str) -> str:
     return f"{HOURS}@{month}"
 
 
-def held(cards: int, start: datetime, end: datetime, zone: str) -> dict[str, int]:
-    """Return the card-microseconds of `cards` in [start, end), by month."""
-    return {key(month): cards * micros(until - since) for month, since, until in pieces(start, end, zone)}
+def held(cards: int | Fraction, start: datetime, end: datetime, zone: str) -> dict[str, int]:
+    """Return the card-microseconds of `cards` in [start, end), by month; those of slices rounded up to a whole one."""
+    return {key(month): ceil(cards * micros(until - since)) for month, since, until in pieces(start, end, zone)}
 
 
 def renews_at(dimension: str, zone: str) -> datetime:
@@ -78,7 +88,7 @@ def room(path: Iterable[str], scopes: Mapping[str, Scope], dimension: str) -> in
 
 
 def cover(
-    cards: int,
+    cards: int | Fraction,
     start: datetime,
     end: datetime | None,
     zone: str,
@@ -93,9 +103,9 @@ def cover(
     amounts: dict[str, int] = {}
     path = tuple(path)
     for month, since, until in pieces(start, end or month_end(start, zone), zone):
-        wanted, left = cards * micros(until - since), room(path, scopes, key(month))
+        wanted, left = ceil(cards * micros(until - since)), room(path, scopes, key(month))
         if left is not None and (left := left + (own or {}).get(key(month), 0)) < wanted:
-            amounts[key(month)] = cards * (left // cards)
+            amounts[key(month)] = ceil(cards * (left // cards))
             return Cover({name: amount for name, amount in amounts.items() if amount}, since + _span(left // cards))
         amounts[key(month)] = wanted
     return Cover(amounts, None if end else month_end(start, zone))
@@ -107,11 +117,11 @@ def asked(
     """Return the hours that an order asks for at admission, and up to when they reach where that is not its end."""
     end = life.end(now)
     if end is not None:
-        return held(life.cards, now, end, zone), None
+        return held(life.portion, now, end, zone), None
     least = min(now + LEAST, month_end(now, zone))
-    found = cover(life.cards, now, None, zone, path, scopes)
+    found = cover(life.portion, now, None, zone, path, scopes)
     if found.until is None or found.until < least:
-        return held(life.cards, now, least, zone), least
+        return held(life.portion, now, least, zone), least
     return dict(found.amounts), found.until
 
 

@@ -17,6 +17,7 @@ from datetime import datetime
 from heapq import heappop, heappush
 
 from qm_admission.quota import EMPTY, HOURS, Ahead, Scope
+from qm_admission.shares import counted_as
 
 Place = tuple[datetime, str]
 """(submitted_at, order): the rank in every line."""
@@ -69,7 +70,7 @@ class Lines:
                 # Who waited for a month that is over now waits for this one, and is about to be examined.
                 found = [line for name, line in lines.items() if name.startswith(HOURS) and name <= dimension]
             else:
-                found = [lines[dimension]] if dimension in lines else []
+                found = [lines[name] for name in counted_as(dimension) if name in lines]
             return any(head is not None and head < place for line in found if (head := line.head()))
 
         return ahead
@@ -122,7 +123,7 @@ class Lines:
             return
         for dimension, line in self._lines.get(name, {}).items():
             head = line.head()
-            if head and new.used.get(dimension, 0) < old.used.get(dimension, 0):
+            if head and any(new.used.get(one, 0) < old.used.get(one, 0) for one in counted_as(dimension)):
                 heappush(self.woken, head)
 
     def next_woken(self) -> Place | None:

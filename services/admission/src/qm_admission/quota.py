@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
-from qm_admission.shares import CARD_SHARES, CARDS, SHARES, name_of, together, whole
+from qm_admission.shares import CARD_SHARES, CARDS, SHARES, name_of, shares_of, together, whole
 from qm_events.specs import OrderRequest, PlacedUnit, Violation
 from qm_events.units import MICROSECONDS_PER_HOUR
 
@@ -105,15 +105,18 @@ def _borrow_of(scope: Scope, name: str, dimension: str) -> int:
 
 def amounts_of(request: OrderRequest) -> dict[str, int]:
     """Return what an order takes from each dimension, the full amount of every accelerator type that may serve it."""
-    specification, cards, count = request.specification, request.cards, request.count
+    specification, count = request.specification, request.count
+    name, cards = CARDS, request.cards
+    if specification.slice is not None:
+        name, cards = CARD_SHARES, shares_of(request.portion)
     amounts = {
-        "cards": cards,
-        "accelerator_memory_mib": specification.accelerator_memory_mib * cards,
+        name: cards,
+        "accelerator_memory_mib": specification.accelerator_memory_mib * request.cards,
         "cpu_milli": specification.cpu_milli * count,
         "memory_mib": specification.memory_mib * count,
         "concurrent_orders": 1,
     }
-    amounts.update((PER_ACCELERATOR + accelerator, cards) for accelerator in specification.accelerators)
+    amounts.update((f"{name}/{accelerator}", cards) for accelerator in specification.accelerators)
     return amounts
 
 
@@ -126,8 +129,13 @@ def difference(claim: Quantities, units: Iterable[PlacedUnit]) -> tuple[dict[str
     """Return what a placement takes of accelerator types beyond a claim, and what the claim holds beyond it."""
     placed: Counter[str] = Counter()
     for unit in units:
-        placed[PER_ACCELERATOR + unit.accelerator] += len(unit.cards)
-    typed = {dimension: claim[dimension] for dimension in claim if dimension.startswith(PER_ACCELERATOR)}
+        if unit.slice is None:
+            placed[PER_ACCELERATOR + unit.accelerator] += len(unit.cards)
+        else:
+            placed[f"{CARD_SHARES}/{unit.accelerator}"] += shares_of(unit.portion)
+    typed = {
+        dimension: claim[dimension] for dimension in claim if dimension.startswith((PER_ACCELERATOR, CARD_SHARES + "/"))
+    }
     more = {name: lack for name, count in placed.items() if (lack := count - typed.get(name, 0)) > 0}
     return more, {name: surplus for name, held in typed.items() if (surplus := held - placed[name]) > 0}
 

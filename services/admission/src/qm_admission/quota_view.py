@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from fractions import Fraction
 
 from pydantic import BaseModel, Field
 
@@ -10,6 +11,7 @@ from qm_admission.dimensions import DIMENSIONS, unit_of
 from qm_admission.lending import Lending, borrowed
 from qm_admission.months import month_of
 from qm_admission.quota import EMPTY, HOURS, PER_ACCELERATOR, Exhausted, OverQuota, Quantities, Scope, limit_of
+from qm_admission.shares import CARD_SHARES, CARDS, SHARES, counted_as, name_of, whole
 from qm_events.units import card_hours
 from qm_service.simulation import Effect
 
@@ -19,7 +21,10 @@ class DimensionView(BaseModel):
 
     unit: str = Field(description="Of the figures here, in words")
     limit: int | None = Field(description="Of this scope, without what it may borrow; null = none")
-    used: int = Field(description="Now, by all orders of the scope")
+    used: int = Field(description="Now, by all orders of the scope; slices of cards rounded up together")
+    parts_used: str | None = Field(
+        None, description="What of `used` slices of cards are, exactly, as `p/q`; null = none"
+    )
     available: int | None = Field(description="The least that is left on the whole path; null = nothing limits it")
     bound_by: str | None = Field(description="The scope that leaves the least")
     report_only: bool = Field(description="The limit is told and not enforced")
@@ -70,7 +75,10 @@ def view(
     own = scopes.get(path[-1], EMPTY)
     names = [name for name in DIMENSIONS if name not in (HOURS, f"{PER_ACCELERATOR}<accelerator>")]
     typed = {
-        name for scope in scopes.values() for name in (*scope.limits, *scope.used) if name.startswith(PER_ACCELERATOR)
+        counted_as(name)[0]
+        for scope in scopes.values()
+        for name in (*scope.limits, *scope.used)
+        if "/" in name and name.startswith((PER_ACCELERATOR, CARD_SHARES))
     }
     return QuotaView(
         tenant=tenant,
@@ -99,7 +107,8 @@ def _dimension(
     return DimensionView(
         unit=unit_of(name),
         limit=own.limits.get(name),
-        used=own.used.get(name, 0),
+        used=whole(own.used, name) if name.startswith(CARDS) else own.used.get(name, 0),
+        parts_used=_parts(own.used, name),
         available=left,
         bound_by=bound_by,
         report_only=name in own.report_only,
@@ -108,6 +117,12 @@ def _dimension(
         borrowed=has,
         borrowable=max(0, min(own.borrow.get(name, 0), room) - has),
     )
+
+
+def _parts(used: Mapping[str, int], name: str) -> str | None:
+    parts = used.get(name_of(name), 0) if name.startswith(CARDS) else 0
+    share = Fraction(parts, SHARES)
+    return f"{share.numerator}/{share.denominator}" if parts else None
 
 
 def _this_month(key: str, own: Scope, path: Sequence[str], scopes: Mapping[str, Scope]) -> DimensionView:
@@ -154,8 +169,10 @@ def effects(path: Sequence[str], scopes: Mapping[str, Scope], amounts: Quantitie
 
 def _effect(name: str, scope: Scope, dimension: str, amount: int) -> Effect:
     base = dimension.partition("@")[0]
-    limit, used = limit_of(scope, dimension), quota.used_of(scope, dimension)
-    most = None if limit is None else limit + scope.borrow.get(base, 0)
+    limit, used = limit_of(scope, counted_as(dimension)[0]), quota.used_of(scope, dimension)
+    most = None if limit is None else limit + scope.borrow.get(counted_as(base)[0], 0)
+    if most is not None and base.startswith(CARD_SHARES):
+        most *= SHARES
     return Effect(
         scope=name,
         dimension=dimension,

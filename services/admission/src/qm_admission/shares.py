@@ -1,27 +1,25 @@
-"""Parts of a card, exactly: integers in shares of 1/25,200 of a card. Pure.
+"""Parts of a card, exactly: integers in shares of 1/126,000 of a card. Pure.
 
-25,200 is the least number that halves to tenths, twelfths, fourteenths to sixteenths and hundredths all divide: every
-geometry of slices in use, and shares in percent. A slice never becomes a decimal, so seven sevenths are one card.
+Every geometry in use and thousandths divide it. A slice never becomes a decimal, so seven sevenths are one card.
 
 The ledger counts them beside whole cards: what is taken of `card_shares` and of `cards` together is held against the
-limit on `cards`. A specification orders whole cards today; one that orders a part has only to take `card_shares`.
+limit on `cards`.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
 
-SHARES = 25_200
+from qm_events.units import SHARES_OF_A_CARD
+
+SHARES = SHARES_OF_A_CARD
 """Of one card."""
 CARDS = "cards"
 CARD_SHARES = "card_shares"
 
 
-def share_of(numerator: int, denominator: int) -> int:
-    """Return a part of a card in shares. Raises ValueError where it cannot be told exactly."""
-    part = Fraction(numerator, denominator) * SHARES
-    if part.denominator != 1:
-        raise ValueError(f"{numerator}/{denominator} of a card is no whole number of shares of 1/{SHARES}")
-    return part.numerator
+def shares_of(part: Fraction) -> int:
+    """Return a part of cards in shares, rounded up: the catalogue offers no part that this would change."""
+    return -(-part.numerator * SHARES // part.denominator)
 
 
 def name_of(cards: str) -> str:
@@ -37,3 +35,9 @@ def together(amounts: Mapping[str, int], cards: str) -> int:
 def whole(amounts: Mapping[str, int], cards: str) -> int:
     """Return the whole cards that the amounts need, parts rounded up."""
     return -(-together(amounts, cards) // SHARES)
+
+
+def counted_as(dimension: str) -> tuple[str, ...]:
+    """Return the names under which the ledger counts what one limit limits: cards are taken whole and in parts."""
+    cards = CARDS + dimension.removeprefix(CARD_SHARES) if dimension.startswith(CARD_SHARES) else dimension
+    return (cards, name_of(cards)) if cards.startswith(CARDS) else (dimension,)

@@ -1,11 +1,13 @@
 """The ways out of a refusal or a wait, one by one, the easiest first. Pure: tried on the ledger as it is."""
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from qm_admission import claims, hours, precedence, quota, remedies
 from qm_admission.claims import Verdict
 from qm_admission.lines import Place
 from qm_admission.quota import Answer
+from qm_admission.shares import CARD_SHARES, CARDS, SHARES
 from qm_events.envelope import utc_text
 from qm_events.specs import Amounts, OrderRequest, Remedy, Role, Specification, Violation
 from qm_events.units import MICROSECONDS_PER_HOUR
@@ -51,13 +53,18 @@ def _order_less(request: OrderRequest, verdict: Verdict, place: Place, ctx: Cont
 def _smaller(request: OrderRequest, place: Place, ctx: Context) -> Iterator[Remedy]:
     asked = request.specification
     known: Sequence[Specification] = ctx.index.specifications.serving(asked.accelerators)
-    smaller = [one for one in known if one.cards_per_unit < asked.cards_per_unit][:TRIED]
-    for one in sorted(smaller, key=lambda one: (-one.cards_per_unit, one.name)):
+    smaller = [one for one in known if _size(one) < _size(asked)][:TRIED]
+    for one in sorted(smaller, key=lambda one: (-_size(one), one.name)):
         if fits(request.model_copy(update={"specification": one}), place, ctx):
             yield Remedy(
                 kind="smaller_specification", text=f"Order {one.name} instead: it fits now.", specification=one.name
             )
             return
+
+
+def _size(one: Specification) -> Fraction:
+    """The cards of a unit."""
+    return one.cards_per_unit * one.share
 
 
 def _elsewhere(request: OrderRequest, place: Place, ctx: Context) -> Iterator[Remedy]:
@@ -82,7 +89,7 @@ def _when_hours_renew(request: OrderRequest, found: Sequence[Violation], ctx: Co
     at, path = min(dates), quota.path_of(request.tenant, request.project)
     zone, life = claims.zone_of(request.tenant, ctx), hours.life_of(request)
     end = life.end(at) or at + hours.LEAST
-    later = hours.held(life.cards, at, end, zone)
+    later = hours.held(life.portion, at, end, zone)
     if not quota.never_fits(path, ctx.docs.resident("scopes"), {**quota.amounts_of(request), **later}):
         yield Remedy(kind="wait_until", text=f"Wait until the hours renew at {utc_text(at)}.", at=at)
 
@@ -95,7 +102,10 @@ def _ask(request: OrderRequest, verdict: Verdict, ctx: Context) -> Iterator[Reme
         limits = dict(scopes[name].limits) if short else {}
         for it in short:
             dimension = it.dimension.partition("@")[0]
-            by = -(-it.short_by // MICROSECONDS_PER_HOUR) if it.unit else it.short_by
+            if dimension.startswith(CARD_SHARES):
+                dimension, by = CARDS + dimension.removeprefix(CARD_SHARES), -(-it.short_by // SHARES)
+            else:
+                by = -(-it.short_by // MICROSECONDS_PER_HOUR) if it.unit else it.short_by
             limits[dimension] = max(limits[dimension], scopes[name].limits[dimension] + by)
         wanted = {
             dimension: limits[dimension] for dimension in limits if limits[dimension] != scopes[name].limits[dimension]

@@ -9,11 +9,14 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 from qm_catalog.directory import declare
-from qm_catalog.forms import ImageForm, ModelForm, OfferingForm, SpecificationForm, StatusForm
+from qm_catalog.forms import AcceleratorForm, ImageForm, ModelForm, OfferingForm, SpecificationForm, StatusForm
 from qm_catalog.problems import AlreadyExists, UnknownName
-from qm_catalog.projections import ImageItem, ModelItem, OfferingItem, SpecificationItem
+from qm_catalog.projections import AcceleratorItem, ImageItem, ModelItem, OfferingItem, SpecificationItem
+from qm_catalog.slicing import specification_of
 from qm_events import EventData
+from qm_events.accelerators import Accelerator
 from qm_events.catalog import (
+    AcceleratorPublished,
     CatalogueItemStatusChanged,
     ImagePublished,
     ModelPublished,
@@ -21,13 +24,14 @@ from qm_events.catalog import (
     SpecificationPublished,
 )
 from qm_events.ids import PLATFORM
-from qm_events.specs import CatalogueStatus, ServiceModel, Specification
+from qm_events.specs import CatalogueStatus, ServiceModel, Slice, Specification
 from qm_service.caller import Access, Page
+from qm_service.model import Docs
 from qm_service.page import Paged, page
 from qm_service.problem import IdempotencyKeyReused, NotFound, VersionConflict, problems
 from qm_service.runtime import Runtime
 
-Kind = Literal["specification", "offering", "image", "model"]
+Kind = Literal["specification", "offering", "image", "model", "accelerator"]
 
 
 class VersionView(BaseModel):
@@ -40,6 +44,9 @@ class VersionView(BaseModel):
     accelerator_memory_mib: int
     cpu_milli: int
     memory_mib: int
+    traits: list[str] | None
+    slice: Slice | None
+    """The part of a card that a unit takes; null: whole cards."""
     published_at: datetime
 
 
@@ -90,6 +97,14 @@ class ModelView(BaseModel):
     status: CatalogueStatus
 
 
+class AcceleratorView(Accelerator):
+    """An accelerator type as it is now."""
+
+    description: str
+    published_at: datetime
+    status: CatalogueStatus
+
+
 def _version(item: Any) -> dict[str, Any]:
     specification: Specification = item.specification
     return {
@@ -132,13 +147,22 @@ def _model(item: ModelItem) -> ModelView:
     return ModelView(name=item.name, reference=item.reference, published_at=item.published_at, status=item.status)
 
 
+def _accelerator(item: AcceleratorItem) -> AcceleratorView:
+    return AcceleratorView(
+        description=item.description,
+        published_at=item.published_at,
+        status=item.status,
+        **item.accelerator.model_dump(),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Shelf:
     """One kind of item: what is sent, the fact that it becomes, what is shown of it, alone and in a list."""
 
     kind: Kind
     form: type[Any]
-    fact: Callable[[Any], EventData]
+    fact: Callable[[Any, Docs], EventData]
     view: Callable[[Any], BaseModel]
     shown: type[BaseModel]
     page: Any
@@ -148,9 +172,8 @@ SHELVES = (
     Shelf(
         "specification",
         SpecificationForm,
-        lambda form: SpecificationPublished(
-            specification=Specification(version=1, **form.model_dump(exclude={"description"})),
-            description=form.description,
+        lambda form, docs: SpecificationPublished(
+            specification=specification_of(form, docs), description=form.description
         ),
         _specification,
         SpecificationView,
@@ -159,13 +182,23 @@ SHELVES = (
     Shelf(
         "offering",
         OfferingForm,
-        lambda form: OfferingPublished(**form.model_dump()),
+        lambda form, _: OfferingPublished(**form.model_dump()),
         _offering,
         OfferingView,
         Paged[OfferingView],
     ),
-    Shelf("image", ImageForm, lambda form: ImagePublished(**form.model_dump()), _image, ImageView, Paged[ImageView]),
-    Shelf("model", ModelForm, lambda form: ModelPublished(**form.model_dump()), _model, ModelView, Paged[ModelView]),
+    Shelf("image", ImageForm, lambda form, _: ImagePublished(**form.model_dump()), _image, ImageView, Paged[ImageView]),
+    Shelf("model", ModelForm, lambda form, _: ModelPublished(**form.model_dump()), _model, ModelView, Paged[ModelView]),
+    Shelf(
+        "accelerator",
+        AcceleratorForm,
+        lambda form, _: AcceleratorPublished(
+            accelerator=Accelerator(**form.model_dump(exclude={"description"})), description=form.description
+        ),
+        _accelerator,
+        AcceleratorView,
+        Paged[AcceleratorView],
+    ),
 )
 
 
@@ -208,7 +241,7 @@ def _add(router: APIRouter, runtime: Runtime, shelf: Shelf) -> None:
     async def publish(form: Any, access: Access, response: Response) -> Any:
         """Publish an item; what is published already stays as it is."""
         response.headers["Location"] = f"/v1/{many}/{form.name}"
-        return await declared(access, shelf.fact(form), form.name)
+        return await declared(access, shelf.fact(form, runtime.context().docs), form.name)
 
     # The framework reads the form's class from here; a type checker cannot know it.
     publish.__annotations__["form"] = shelf.form

@@ -75,16 +75,17 @@ def routes(runtime: Runtime, peers: Peers) -> APIRouter:
 def _own(request: OrderRequest, docs: Any) -> dict[str, Any]:
     offering = offering_of(docs.resident("offerings").values(), request)
     price = offering.prices[-1] if offering else None
-    an_hour = price.per_card_hour * request.cards if price else None
+    an_hour = Fraction(price.per_card_hour) * request.portion if price else None
+    hourly = None if price is None else str(price.per_card_hour * request.cards)
     total = None
     if an_hour is not None and request.duration_seconds is not None:
-        total = Fraction(an_hour) * request.duration_seconds / 3600
+        total = an_hour * request.duration_seconds / 3600
     return {
         "cards": request.cards,
         "offering": offering.name if offering else None,
         "currency": price.currency if price else None,
         "price_per_card_hour": str(price.per_card_hour) if price else None,
-        "price_per_hour": None if an_hour is None else str(an_hour),
+        "price_per_hour": money(an_hour) if an_hour and request.specification.slice else hourly,
         "price_total": None if total is None else money(total),
         "warnings": warnings(request, docs),
     }

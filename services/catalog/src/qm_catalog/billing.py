@@ -24,7 +24,7 @@ def amount(intervals: Sequence[Interval], prices: Sequence[Price]) -> Fraction:
     total = Fraction(0)
     for interval in intervals:
         length = (interval.to_at - interval.from_at) // _US
-        cards = Fraction(interval.card_us, length) if length else Fraction(0)
+        cards = interval.used_us / length if length else Fraction(0)
         rated = _shares(interval, prices) if interval.rates is None else _rated(interval.rates)
         total += sum(cards * share * Fraction(price) for price, share in rated)
     return total / MICROSECONDS_PER_HOUR

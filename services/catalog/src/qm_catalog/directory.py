@@ -11,6 +11,7 @@ from typing import Any
 
 from qm_events import EventData
 from qm_events.catalog import (
+    AcceleratorPublished,
     CatalogueItemStatusChanged,
     GroupJoined,
     GroupLeft,
@@ -50,6 +51,7 @@ _KEYS: Mapping[type[EventData], Callable[[Any], Key]] = {
     OfferingPublished: lambda d: ("offering", d.name),
     ImagePublished: lambda d: ("image", d.name),
     ModelPublished: lambda d: ("model", d.name),
+    AcceleratorPublished: lambda d: ("accelerator", d.accelerator.name),
     CatalogueItemStatusChanged: lambda d: ("status", d.kind, d.name),
 }
 
@@ -191,6 +193,7 @@ _RULES: Mapping[type[EventData], Callable[[State, Any, Any], Decision]] = {
     OfferingPublished: _offering,
     ImagePublished: _image,
     ModelPublished: _model,
+    AcceleratorPublished: lambda _, __, new: (new,),
     CatalogueItemStatusChanged: _status,
 }
 

@@ -21,8 +21,20 @@ from pydantic import (
 )
 
 from qm_catalog.domain import LIFE_MAX
+from qm_events.accelerators import Accelerator, check_geometry
 from qm_events.envelope import UtcTime
-from qm_events.specs import CatalogueStatus, FaultReport, Labels, Parameters, Role, ServiceModel, Text, Topology
+from qm_events.specs import (
+    CatalogueStatus,
+    FaultReport,
+    Labels,
+    Parameters,
+    ProfileName,
+    Role,
+    ServiceModel,
+    ShareMilli,
+    Text,
+    Topology,
+)
 from qm_events.units import Cards, DnsLabel, MemoryMib, MilliCpu
 
 PARAMETERS_MAX_BYTES = 16_384
@@ -202,18 +214,52 @@ class GroupMemberForm(Form):
     subject: Subject = Field(description="A member of the tenant.")
 
 
+class SliceForm(Form):
+    """A part of one card: a profile of the geometry of its type, or thousandths of a shared card."""
+
+    profile: ProfileName | None = None
+    share_milli: ShareMilli | None = None
+
+    @model_validator(mode="after")
+    def _names_one(self) -> "SliceForm":
+        if (self.profile is None) == (self.share_milli is None):
+            raise ValueError("name a profile or share_milli, one of them")
+        return self
+
+
+class AcceleratorForm(Accelerator):
+    """An accelerator type."""
+
+    description: Annotated[StrictStr, StringConstraints(max_length=2_000)] = ""
+
+    @model_validator(mode="after")
+    def _can_be_cut_so(self) -> "AcceleratorForm":
+        check_geometry(self)
+        return self
+
+
 class SpecificationForm(Form):
-    """A specification; the catalogue numbers its versions."""
+    """A specification; the catalogue numbers its versions. Of a slice, cards and their memory follow from the type."""
 
     name: DnsLabel
     description: Annotated[StrictStr, StringConstraints(max_length=2_000)] = ""
     accelerators: Annotated[tuple[DnsLabel, ...], AfterValidator(_once_each)] = Field(min_length=1, max_length=32)
-    cards_per_unit: Cards
-    accelerator_memory_mib: MemoryMib
+    cards_per_unit: Cards | None = None
+    accelerator_memory_mib: MemoryMib | None = None
+    slice: SliceForm | None = None
+    """What a unit takes instead of whole cards."""
     cpu_milli: MilliCpu
     memory_mib: MemoryMib
     traits: Annotated[tuple[DnsLabel, ...], AfterValidator(_once_each)] | None = Field(default=None, max_length=32)
     """What the node of each unit must have, as the operators named it; null = nothing."""
+
+    @model_validator(mode="after")
+    def _says_its_size_once(self) -> "SpecificationForm":
+        sizes = {"cards_per_unit": self.cards_per_unit, "accelerator_memory_mib": self.accelerator_memory_mib}
+        if wrong := [name for name, size in sizes.items() if (size is None) == (self.slice is None)]:
+            rule = "follows from the slice: leave it out" if self.slice else "is needed, or a slice"
+            raise ValueError(f"{' and '.join(wrong)} {rule}")
+        return self
 
 
 class OfferingForm(Form):

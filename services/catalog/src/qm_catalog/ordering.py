@@ -48,6 +48,9 @@ def resolve(form: OrderForm, tenant: str, project: str, requester: str, docs: Do
         **form.model_dump(exclude={"project", "specification", "duration", "on_card_failure"}),
     )
     _check_size(request)
+    if request.reservation and request.specification.slice is not None:
+        detail = f"A reservation is of whole cards; {form.specification} is a slice of one."
+        raise NotOffered(detail, field="reservation", remedy="Order without the reservation, or whole cards.")
     return request
 
 

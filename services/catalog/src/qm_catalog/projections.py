@@ -17,7 +17,9 @@ from qm_catalog.record_phase import phase
 from qm_catalog.request_record import Record
 from qm_catalog.standing import finished
 from qm_events import Event, EventData, encode
+from qm_events.accelerators import Accelerator
 from qm_events.catalog import (
+    AcceleratorPublished,
     CatalogueItemStatusChanged,
     ImagePublished,
     ModelPublished,
@@ -107,6 +109,17 @@ class ModelItem:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceleratorItem:
+    """An accelerator type as it is now; specifications keep what they were published with."""
+
+    name: str
+    accelerator: Accelerator
+    description: str
+    published_at: datetime
+    status: CatalogueStatus = CatalogueStatus.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
 class Person:
     """A subject as one tenant knows it. Personal fields are sealed; erasure forgets them here too."""
 
@@ -157,6 +170,12 @@ def _model(_: ModelItem | None, event: Event[ModelPublished]) -> ModelItem:
     return ModelItem(event.data.name, event.data.reference, event.time)
 
 
+def _accelerator(old: AcceleratorItem | None, event: Event[AcceleratorPublished]) -> AcceleratorItem:
+    data = event.data
+    new = AcceleratorItem(data.accelerator.name, data.accelerator, data.description, event.time)
+    return replace(new, status=old.status) if old else new
+
+
 def _person(_: Person | None, event: Event[SubjectRegistered]) -> Person:
     data = event.data
     return Person(data.tenant, data.subject, data.kind, data.display_name, data.email)
@@ -204,6 +223,7 @@ PROJECTIONS: tuple[Projection[Any], ...] = (
     _item("offering", OfferingItem, OfferingPublished, _offering, lambda d: d.name),
     _item("image", ImageItem, ImagePublished, _image, lambda d: d.name),
     _item("model", ModelItem, ModelPublished, _model, lambda d: d.name),
+    _item("accelerator", AcceleratorItem, AcceleratorPublished, _accelerator, lambda d: d.accelerator.name),
     Projection(
         name=PEOPLE,
         version=1,

@@ -83,8 +83,9 @@ def _scheduled(record: Record) -> Answer:
         return "True", "Impaired", sick, placed.impaired[0].since
     if placed.allocated_at:
         nodes = len({unit.node for unit in placed.units})
-        cards = sum(len(unit.cards) for unit in placed.units)
-        return "True", "Allocated", f"{cards} cards on {nodes} nodes", placed.allocated_at
+        count = sum(len(unit.cards) for unit in placed.units)
+        what = "slices" if placed.units[0].slice else "cards"
+        return "True", "Allocated", f"{count} {what} on {nodes} nodes", placed.allocated_at
     if placed.withdrawn_at:
         return "False", "Withdrawn", "", placed.withdrawn_at
     if placed.reasons:

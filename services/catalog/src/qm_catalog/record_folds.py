@@ -161,7 +161,7 @@ def _recorded(s: Metered, d: metering.UsageLine, _: datetime) -> Changes:
     if any(known.record == d.record for known in old):
         return {}
     rates = None if d.rates is None else tuple((it.from_at, it.to_at, it.price_per_card_hour) for it in d.rates)
-    lines = (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, rates))
+    lines = (*old, Interval(d.record, d.from_at, d.to_at, d.card_us, rates, d.share))
     return {d.meter: tuple(sorted(lines, key=lambda it: (it.from_at, it.record)))}
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from fractions import Fraction
+from math import floor
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -62,7 +64,7 @@ class MeterView(View):
     """Recorded use of one meter: exact, and as card-hours in decimal and as a ratio."""
 
     card_us: int
-    """Card-microseconds."""
+    """Whole card-microseconds."""
     card_hours: str
     """Decimal, 9 places."""
     ratio: str
@@ -218,7 +220,7 @@ def _allocation(placed: Placed) -> AllocationView | None:
         return None
     return AllocationView(
         id=placed.allocation,
-        cards=[card for unit in placed.units for card in unit.cards],
+        cards=list(dict.fromkeys(card for unit in placed.units for card in unit.cards)),
         nodes=sorted({unit.node for unit in placed.units}),
         units=placed.units,
         impaired=placed.impaired,
@@ -234,8 +236,8 @@ def _environment(record: Record) -> EnvironmentView | None:
 
 
 def _meter(intervals: tuple[Interval, ...]) -> MeterView:
-    total = sum(interval.card_us for interval in intervals)
-    return MeterView(card_us=total, card_hours=card_hours(total), ratio=card_hours_ratio(total))
+    total = sum((interval.used_us for interval in intervals), Fraction(0))
+    return MeterView(card_us=floor(total), card_hours=card_hours(total), ratio=card_hours_ratio(total))
 
 
 def _cost(record: Record, offering: OfferingItem | None) -> CostView | None:

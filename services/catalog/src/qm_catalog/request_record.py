@@ -8,6 +8,7 @@ another. What a person reads (phase, conditions, reasons) is derived from all se
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Literal
 
 from qm_catalog.approval_record import Approval
@@ -229,6 +230,13 @@ class Interval:
     card_us: int
     rates: tuple[tuple[datetime, datetime, Decimal], ...] | None = None
     """(from, to, price of a card-hour), as metering rated it; None: it was not."""
+    share: str | None = None
+    """What of a card each card of it was; None = all of it."""
+
+    @property
+    def used_us(self) -> Fraction:
+        """What was used, slices as the exact part of a card that they are."""
+        return self.card_us * Fraction(self.share or 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,9 +181,8 @@ def _window(from_at: datetime | None, to_at: datetime | None, now: datetime) -> 
 def _row(groups: list[str], key: tuple[str, ...], sums: queries.Sums, costs: queries.Costs) -> UsageRow:
     named: dict[str, str | None] = {**dict.fromkeys(queries.GROUPS), **dict(zip(groups, key, strict=True))}
     mine = {place: amount for place, amount in costs.items() if place[0] == key}
-    return UsageRow(
-        **named, held=quantity(sums[key, "held"]), billable=quantity(sums[key, "billable"]), cost=_cost(mine)
-    )
+    held, billable = (sums.get((key, meter), 0) for meter in ("held", "billable"))
+    return UsageRow(**named, held=quantity(held), billable=quantity(billable), cost=_cost(mine))
 
 
 def _cost(costs: queries.Costs) -> list[Money]:
@@ -200,7 +199,7 @@ def _total(sums: queries.Sums, meter: Meter) -> Quantity:
 def _order_report(usage: OrderUsage, lines: Sequence[LedgerLine], now: datetime) -> OrderUsageReport:
     now_us = micros(now)
     ever = Span(0, None)
-    meters = {"held": 0, "billable": 0}
+    meters: dict[str, int | Fraction] = {"held": 0, "billable": 0}
     for holding in usage.holdings:
         for meter in metered(usage, holding):
             meters[meter.meter] += holding.total * clipped_us(meter.span, ever, now_us)

@@ -88,8 +88,8 @@ def _view(runtime: Runtime, doc: Period) -> PeriodView:
         from_at=instant(start_us if doc.from_us is None else doc.from_us),
         to_at=instant(end_us if doc.to_us is None else doc.to_us),
         lines=doc.lines,
-        held=quantity(doc.held_us),
-        billable=quantity(doc.billable_us),
+        held=quantity(doc.held),
+        billable=quantity(doc.billable),
         digest=doc.digest,
         closed_at=None if doc.closed_us is None else instant(doc.closed_us),
     )

@@ -103,6 +103,7 @@ def _line(
         accelerator=accelerator,
         service_model=holding.service_model,
         cards=cards,
+        share=holding.share,
         from_at=instant(start_us),
         to_at=instant(end_us),
         card_us=cards * (end_us - start_us),

@@ -16,7 +16,7 @@ from qm_events.specs import ServiceModel
 from qm_events.units import card_hours_ratio
 from qm_metering.intervals import instant
 from qm_metering.money import cost
-from qm_metering.projections import LedgerLine
+from qm_metering.projections import WHOLE, LedgerLine
 from qm_metering.quantity import quantity
 
 OPERATOR = "Quartermaster"
@@ -32,7 +32,7 @@ UNIT = "Card-Hours"
 
 def row(line: LedgerLine, bounds_us: tuple[int, int]) -> dict[str, str]:
     """Return a line as a row of the month with these bounds. Every value is text; empty stands for null."""
-    card_us = line.cards * (line.to_us - line.from_us)
+    card_us = line.used_us
     hours, price = quantity(card_us).card_hours, Decimal(line.price)
     exact = cost(card_us, price)
     billed = _plain(Decimal(hours) * price)
@@ -78,7 +78,7 @@ def row(line: LedgerLine, bounds_us: tuple[int, int]) -> dict[str, str]:
         "SubAccountType": "Project",
         "x_AcceleratorType": line.accelerator,
         "x_CardHoursExact": card_hours_ratio(card_us),
-        "x_CardMicroseconds": str(card_us),
+        "x_CardMicroseconds": str(card_us) if line.share == WHOLE else "",
         "x_CorrectsUsageId": line.reverses or "",
         "x_CostExact": f"{exact.numerator}/{exact.denominator}",
         "x_UsageRecordId": line.record,

@@ -65,7 +65,7 @@ def bill(lines: Sequence[LedgerLine]) -> Bill:
 
 
 def _cost(line: LedgerLine) -> Fraction:
-    return cost(line.cards * (line.to_us - line.from_us), Decimal(line.price))
+    return cost(line.used_us, Decimal(line.price))
 
 
 def _line(line: LedgerLine, amount: str | None) -> BillLine:
@@ -80,7 +80,7 @@ def _line(line: LedgerLine, amount: str | None) -> BillLine:
         to_at=instant(line.to_us),
         began_by=line.began_by,
         ended_by=line.ended_by,
-        quantity=quantity(line.cards * (line.to_us - line.from_us)),
+        quantity=quantity(line.used_us),
         price_per_card_hour=line.price or None,
         cost=money(_cost(line), line.currency) if line.price else None,
         amount=amount,

@@ -21,7 +21,7 @@ class Money(BaseModel):
     ratio: str
 
 
-def cost(card_us: int, per_card_hour: Decimal) -> Fraction:
+def cost(card_us: int | Fraction, per_card_hour: Decimal) -> Fraction:
     """Return what card-microseconds cost, exactly."""
     return Fraction(card_us, MICROSECONDS_PER_HOUR) * Fraction(per_card_hour)
 

@@ -6,11 +6,14 @@ the month of use. While it is closing, what still runs is recorded up to its end
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import trunc
 from typing import Any, Literal
 
 from qm_events.envelope import utc_text
 from qm_events.metering import PeriodClosed, PeriodClosing
 from qm_events.specs import Value
+from qm_events.units import SHARES_OF_A_CARD
 from qm_metering.intervals import instant
 from qm_metering.months import Zones, bounds, following, zone_name
 from qm_service.model import Context, Decider, Decision, Docs, Rejected
@@ -30,12 +33,25 @@ class Period(Value):
     """All that were ever written, corrections included."""
     held_us: int = 0
     billable_us: int = 0
+    held_parts: int = 0
+    """Of slices, in 1/126,000 of a card-microsecond, as the next."""
+    billable_parts: int = 0
     timezone: str | None = None
     from_us: int | None = None
     to_us: int | None = None
     """Fixed when it began to close."""
     digest: str | None = None
     closed_us: int | None = None
+
+    @property
+    def held(self) -> Fraction:
+        """What was held, in card-microseconds."""
+        return self.held_us + Fraction(self.held_parts, SHARES_OF_A_CARD)
+
+    @property
+    def billable(self) -> Fraction:
+        """What was billable, in card-microseconds."""
+        return self.billable_us + Fraction(self.billable_parts, SHARES_OF_A_CARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +120,8 @@ def _seal(states: States, command: Seal, ctx: Context) -> Decision:
             tenant=command.tenant,
             period=command.period,
             lines=doc.lines,
-            held_card_us=doc.held_us,
-            billable_card_us=doc.billable_us,
+            held_card_us=trunc(doc.held),
+            billable_card_us=trunc(doc.billable),
             digest=command.digest,
             closed_at=ctx.now,
         )

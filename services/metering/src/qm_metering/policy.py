@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import Literal
 
 from qm_events.specs import Value
@@ -121,11 +122,14 @@ class Holding(Value):
     allocated: Moment
     specification: str | None = None
     image: str | None = None
+    share: str | None = None
+    """What of a card each is; None = all of it."""
 
     @property
-    def total(self) -> int:
-        """All its cards."""
-        return sum(number for _, number in self.cards)
+    def total(self) -> int | Fraction:
+        """All its cards, slices as the exact part of a card that they are."""
+        number = sum(number for _, number in self.cards)
+        return number if self.share is None else number * Fraction(self.share)
 
 
 class Booked(Value):

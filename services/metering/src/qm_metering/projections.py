@@ -3,6 +3,7 @@ the months of each tenant; `zones`, where its months end."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any
 
@@ -18,6 +19,7 @@ from qm_events.metering import PeriodClosed, PeriodClosing, UsageCorrected, Usag
 from qm_events.provisioner import EnvironmentFailed, EnvironmentQuarantined, EnvironmentReady
 from qm_events.scheduler import AllocationAllocated, AllocationPreempted, AllocationReturned
 from qm_events.specs import Value
+from qm_events.units import SHARES_OF_A_CARD
 from qm_metering.domain import live
 from qm_metering.intervals import micros
 from qm_metering.months import Zones
@@ -27,6 +29,10 @@ from qm_service.model import Column, Fold, Projection
 
 _AHEAD_US = 300_000_000
 """How far the clock of a service may be ahead of itself between what it did and its telling."""
+
+
+WHOLE = "1/1"
+"""The share of a card that is not cut."""
 
 
 class LedgerLine(Value):
@@ -41,6 +47,8 @@ class LedgerLine(Value):
     accelerator: str
     service_model: str
     cards: int
+    share: str = WHOLE
+    """What of a card each is."""
     from_us: int
     to_us: int
     specification: str | None = None
@@ -60,6 +68,12 @@ class LedgerLine(Value):
     """… up to here billable …"""
     rest: str = ""
     """… and then in this class; empty: there was no rest."""
+
+    @property
+    def used_us(self) -> int | Fraction:
+        """Its card-microseconds, slices as the exact part of a card that they are."""
+        card_us = self.cards * (self.to_us - self.from_us)
+        return card_us if self.share == WHOLE else card_us * Fraction(self.share)
 
 
 class ZoneHistory(Value):
@@ -108,6 +122,7 @@ def _allocated(usage: OrderUsage | None, event: Event[AllocationAllocated]) -> O
         service_model=data.request.service_model,
         specification=data.request.specification.name,
         image=data.request.image,
+        share=data.units[0].slice.share if data.units[0].slice else None,
         allocated=Moment(
             at_us=micros(data.allocated_at), kind=Kind.ALLOCATED, fact=event.id, allocation=data.allocation
         ),
@@ -178,6 +193,7 @@ def _row(sign: int) -> Fold[LedgerLine]:
             accelerator=data.accelerator,
             service_model=data.service_model,
             cards=sign * data.cards,
+            share=data.share or WHOLE,
             from_us=micros(data.from_at),
             to_us=micros(data.to_at),
             specification=data.specification,
@@ -199,8 +215,11 @@ def _counted(sign: int) -> Fold[Period]:
     def apply(doc: Period | None, event: Event[UsageLine]) -> Period:
         data, doc = event.data, doc or Period(tenant=event.tenant or "", period=event.data.period or "")
         sums = {"lines": doc.lines + 1}
-        name = f"{data.meter}_us"
-        return doc.model_copy(update=sums | {name: getattr(doc, name) + sign * data.card_us})
+        if data.share is None:
+            name, used = f"{data.meter}_us", data.card_us
+        else:
+            name, used = f"{data.meter}_parts", int(data.card_us * Fraction(data.share) * SHARES_OF_A_CARD)
+        return doc.model_copy(update=sums | {name: getattr(doc, name) + sign * used})
 
     def keys(event: Event[UsageLine]) -> Sequence[str]:
         return () if event.data.period is None else (period_key(event.tenant or "", event.data.period),)
@@ -280,6 +299,7 @@ LEDGER: Projection[LedgerLine] = Projection(
         "accelerator": Column(str, lambda line: line.accelerator),
         "service_model": Column(str, lambda line: line.service_model),
         "cards": Column(int, lambda line: line.cards),
+        "share": Column(str, lambda line: line.share),
         "from_us": Column(int, lambda line: line.from_us),
         "to_us": Column(int, lambda line: line.to_us),
         "price": Column(str, lambda line: line.price),

@@ -110,8 +110,8 @@ class Environment:
 
     @property
     def cards(self) -> tuple[str, ...]:
-        """Return all cards, unit by unit."""
-        return tuple(card for unit in self.units for card in unit.cards)
+        """Return all cards, unit by unit; one of which several slices are held is named once."""
+        return tuple(dict.fromkeys(card for unit in self.units for card in unit.cards))
 
     def ran(self, direction: facts.Direction) -> dict[str, StepRun]:
         """Return the runs in one direction, by step."""

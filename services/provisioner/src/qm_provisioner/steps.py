@@ -50,8 +50,13 @@ def each(spec: Callable[[Site, PlacedUnit], Spec]) -> Callable[[Site], Mapping[i
 
 
 def held(_: Site, unit: PlacedUnit) -> Spec:
-    """The cards of a unit, held for the order."""
-    return {"node": unit.node, "accelerator": unit.accelerator, "cards": list(unit.cards)}
+    """The cards of a unit, or the slice of one, held for the order."""
+    return {"node": unit.node, "accelerator": unit.accelerator, "cards": list(unit.cards), **cut(unit)}
+
+
+def cut(unit: PlacedUnit) -> Spec:
+    """The slice that a unit is given instead of its whole card, if it is."""
+    return {"slice": unit.slice.model_dump(exclude_none=True)} if unit.slice else {}
 
 
 async def present(call: Call) -> None:

@@ -181,7 +181,10 @@ def _card_routes(runtime: Runtime) -> APIRouter:
         command = Return(order, doc.allocation, (), f"claim cleared: {body.reason}", runtime.clock.now())
         act = Act(stream_name("allocation", order), command, doc.tenant, doc.project, order)
         await runtime.execute(act, access.cause(correlation=order))
-        pool, cards = board_of(runtime).pool, [(unit.node, card) for unit in doc.units for card in unit.cards]
+        pool, cards = (
+            board_of(runtime).pool,
+            dict.fromkeys((unit.node, card) for unit in doc.units for card in unit.cards),
+        )
         known = [(pool.nodes[node], pool.nodes[node].cards.get(card)) for node, card in cards]
         return page([card_view(pool, node, card) for node, card in known if card is not None], None)
 

@@ -9,17 +9,20 @@ from sortedcontainers import SortedList
 
 from qm_events.specs import Health
 from qm_scheduler.allocation import Phase
+from qm_scheduler.cuts import shares_of
 from qm_scheduler.fleet import Node
+from qm_scheduler.fragments import Fragments
 from qm_scheduler.holds import Hold
 from qm_scheduler.laws import next_minute
 from qm_scheduler.loose import candidate_of
-from qm_scheduler.pool import Change
+from qm_scheduler.pool import Change, Sight
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.reservations import Reservation, hold_key, hold_of
 from qm_scheduler.shares import Share
 from qm_scheduler.sheet import Sheet
 from qm_scheduler.view import Ask, Pick, right_of, shape_of
 from qm_scheduler.waiting import Waiting, waiting_of
+from qm_scheduler.workload import Workload
 
 
 @dataclass(slots=True)
@@ -50,7 +53,7 @@ def _impaired(board: Board, old: Node | None, new: Node) -> None:
     for card in new.cards.values():
         before = old.cards.get(card.card) if old else None
         was = before.health if before else Health.HEALTHY
-        if card.allocation is not None and card.health is not was:
+        if card.holders and card.health is not was:
             board.impaired[new.node, card.card] = None
 
 
@@ -67,12 +70,27 @@ def _order(board: Board, key: str, old: OrderDoc | None, new: OrderDoc | None) -
         _held(board, before, after)
         _given_up(board, before, after)
     _loosened(board, before, after)
+    if old is None or new is None or old.request is not new.request:
+        _asked(board, old, new)
     _kept(board, key, old, new, change)
     waiting = waiting_of(new, board.reservations)
     _named(board, key, old, new)
     if waiting is not None or key in board.queue.orders:
         _queued(board, key, waiting)
     board.note(change)
+
+
+def _asked(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
+    """A document that is here waits or holds; one that is over is not."""
+    for doc, sign in ((old, -1), (new, 1)):
+        if doc is not None and doc.request is not None:
+            board.demand.add(doc.request, sign)
+
+
+def _workload(board: Board, _: str, __: Workload | None, new: Workload | None) -> None:
+    shapes = new.shapes if new else ()
+    board.demand.learn(shapes)
+    board.pool.views[Sight.OPEN].expect(Fragments(shapes) if shapes else None)
 
 
 def _queued(board: Board, key: str, waiting: Waiting | None) -> None:
@@ -170,8 +188,8 @@ def _held(board: Board, old: OrderDoc | None, new: OrderDoc | None) -> None:
     doc = new or old
     if doc is None or (old is not None and new is not None):
         return
-    cards = sum(len(unit.cards) for unit in doc.units)
-    lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=cards if new else -cards)
+    shares = sum(shares_of(unit.portion) for unit in doc.units)
+    lanes = board.queue.weigh(f"{doc.tenant}/{doc.project}", held=shares if new else -shares)
     board.seen.update(dict.fromkeys(lanes))
     # Who is not bound by a promise may have taken what was kept, and who gives cards back may better one.
     board.doubt(doc)
@@ -242,4 +260,5 @@ _FOLLOWERS: Mapping[str, Callable[[Board, str, Any, Any], None]] = {
     "allocations": _order,
     "shares": _share,
     "reservations": _reservation,
+    "workloads": _workload,
 }

@@ -29,6 +29,7 @@ from qm_scheduler.allocation import Allocation, Phase, evolve
 from qm_scheduler.inventory import NODE
 from qm_scheduler.reservations import RESERVATION
 from qm_scheduler.shares import SHARE
+from qm_scheduler.workload import WORKLOAD
 from qm_service.model import Context, Decider, Decision
 
 # ---- commands
@@ -261,7 +262,8 @@ def _as_claimed(request: OrderRequest, units: tuple[PlacedUnit, ...]) -> OrderRe
 def _returned(
     state: Allocation, command: Return, since: datetime, ctx: Context, *, lives_on: bool | None = None
 ) -> AllocationReturned:
-    cards = [(unit.node, card) for unit in state.units for card in unit.cards]
+    # Slices of one card are one card here.
+    cards = dict.fromkeys((unit.node, card) for unit in state.units for card in unit.cards)
     clean = set(command.clean).difference(state.suspect)
     pooled = tuple(card for node, card in cards if card in clean and not _is_sick(ctx, node, card))
     isolated = tuple(card for _, card in cards if card not in pooled)
@@ -310,4 +312,4 @@ def decide(state: Allocation, command: Any, ctx: Context) -> Decision:
 
 ALLOCATION = Decider("allocation", Allocation(), decide, evolve)
 
-DECIDERS = (ALLOCATION, NODE, SHARE, RESERVATION)
+DECIDERS = (ALLOCATION, NODE, SHARE, RESERVATION, WORKLOAD)

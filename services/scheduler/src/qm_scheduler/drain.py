@@ -60,7 +60,7 @@ def _order(node: Node, doc: OrderDoc) -> DrainOrder:
         order=doc.order,
         tenant=doc.tenant,
         project=doc.project,
-        cards=[card.card for card in node.cards.values() if card.allocation == doc.allocation],
+        cards=[card.card for card in node.cards.values() if doc.allocation in card.holders],
         ends_at=doc.ends_at,
         returning=doc.releasing,
     )

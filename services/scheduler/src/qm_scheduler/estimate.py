@@ -6,7 +6,9 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
+from qm_events.units import SHARES_OF_A_CARD
 from qm_scheduler.board import Board
+from qm_scheduler.cuts import shares_of
 from qm_scheduler.projections import OrderDoc
 from qm_scheduler.promise import LEASES_MAX, earliest
 
@@ -35,14 +37,15 @@ def estimate(board: Board, docs: Mapping[str, Any], order: str, now: datetime) -
 def _when_free(board: Board, docs: Mapping[str, Any], order: str) -> datetime | None:
     """Return the end of the lease by which as many cards have become free as it and those before it ask for."""
     types = board.queue.orders[order].ask.shape.accelerators
-    short = board.queue.ahead(order)[1] + docs[order].asked.cards - board.pool.count(types, "free", "cleaning")
+    free = board.pool.count(types, "free", "cleaning") * SHARES_OF_A_CARD
+    short = board.queue.ahead(order)[1] + board.queue.orders[order].ask.shape.shares - free
     at: datetime
     last = ""
     for at, holder in islice(merge(*(board.leases.get(name, ()) for name in types)), LEASES_MAX):
         if holder == last:
             continue
         last = holder
-        short -= sum(len(unit.cards) for unit in docs[holder].units if unit.accelerator in types)
+        short -= sum(shares_of(unit.portion) for unit in docs[holder].units if unit.accelerator in types)
         if short <= 0:
             return at
     return None

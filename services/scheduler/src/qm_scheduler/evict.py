@@ -20,7 +20,7 @@ from qm_scheduler.projections import OrderDoc
 from qm_scheduler.promise import earliest
 from qm_scheduler.queue import Line, Rank
 from qm_scheduler.victims import Asker, Plan, Search
-from qm_scheduler.view import Pick
+from qm_scheduler.view import Kind, Pick, Shape
 from qm_service.model import Act, Context
 
 ASKED_MAX = 64
@@ -28,10 +28,13 @@ ASKED_MAX = 64
 
 
 def kept_places(picks: Sequence[Pick]) -> tuple[KeptPlace, ...]:
-    """Return a place as it is promised."""
+    """Return a place as it is promised. Slices are picked one by one."""
+    units: dict[tuple[str, Kind], int] = {}
+    for pick in picks:
+        units[pick.node, pick.kind] = units.get((pick.node, pick.kind), 0) + pick.units
     return tuple(
-        KeptPlace(node=pick.node, accelerator=pick.kind[0], card_memory_mib=pick.kind[1], units=pick.units)
-        for pick in picks
+        KeptPlace(node=node, accelerator=kind[0], card_memory_mib=kind[1], units=count)
+        for (node, kind), count in units.items()
     )
 
 
@@ -63,9 +66,10 @@ def _askers(board: Board, docs: Mapping[str, Any]) -> Sequence[tuple[Rank, Line]
 
 
 def _may_ask(board: Board, line: Line, doc: OrderDoc) -> bool:
-    return not (doc.promise and doc.promise.victims) and board.loose.may_take(
-        who_is(doc.asked.priority, line.ask.right)
-    )
+    # Nobody leaves for a slice: what it needs of a card is soon to be had beside others.
+    if line.ask.shape.part is not None or (doc.promise and doc.promise.victims):
+        return False
+    return board.loose.may_take(who_is(doc.asked.priority, line.ask.right))
 
 
 def _plan(board: Board, ctx: Context, doc: OrderDoc, line: Line) -> Plan | None:
@@ -80,16 +84,16 @@ def _plan(board: Board, ctx: Context, doc: OrderDoc, line: Line) -> Plan | None:
     if plan is None:
         return None
     start = earliest(board, docs, board.queue.orders[doc.order], ctx.now)
-    if start is not None and start.at is not None and _is_worth_waiting(start.at, plan, line.ask.cards, ctx.now):
+    if start is not None and start.at is not None and _is_worth_waiting(start.at, plan, line.ask.shape, ctx.now):
         board.look_again(start.at + GIVE_BACK)
         return None
     return plan
 
 
-def _is_worth_waiting(at: datetime, plan: Plan, cards: int, now: datetime) -> bool:
+def _is_worth_waiting(at: datetime, plan: Plan, shape: Shape, now: datetime) -> bool:
     """Both ways it waits until cards are clean; what it waits longer is weighed against what the victims lose."""
     longer = max(int((at - now - GIVE_BACK).total_seconds()), 0)
-    return cards * longer <= plan.cost
+    return shape.cards * shape.units * longer <= plan.cost
 
 
 def _told(board: Board, ctx: Context, doc: OrderDoc, line: Line, plan: Plan) -> Iterator[Act]:

@@ -42,7 +42,7 @@ def findings(docs: Mapping[str, OrderDoc], nodes: Mapping[str, Node], now: datet
 
 
 def _cards(doc: OrderDoc) -> list[str]:
-    return [card for unit in doc.units for card in unit.cards]
+    return list(dict.fromkeys(card for unit in doc.units for card in unit.cards))
 
 
 def _finding(doc: OrderDoc, cards: list[str] | None = None, **what: Any) -> Finding:
@@ -82,7 +82,7 @@ def _unoccupied(doc: OrderDoc, nodes: Mapping[str, Node], _: datetime) -> Findin
         (card.card, card.occupied_at)
         for name in dict.fromkeys(unit.node for unit in doc.units)
         for card in nodes[name].cards.values()
-        if card.allocation == doc.allocation and card.occupied is False and card.occupied_at is not None
+        if doc.allocation in card.holders and card.occupied is False and card.occupied_at is not None
     ]
     idle = [(card, at) for card, at in seen if at >= doc.ready_at + UNOCCUPIED]
     if not idle:

@@ -3,7 +3,7 @@
 What several sources say of a card is kept apart; the worst of it is the card's health.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,8 @@ from qm_events.scheduler import (
     NodeRetired,
     NodeUncordoned,
 )
-from qm_events.specs import Health
+from qm_events.specs import Health, PlacedSlice
+from qm_scheduler.cuts import UNUSED, State, state_of
 
 SEVERITY = (Health.HEALTHY, Health.UNKNOWN, Health.SUSPECT, Health.FAILED)
 """From best to worst."""
@@ -42,6 +43,14 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A slice of a card, and who holds it."""
+
+    allocation: str
+    slice: PlacedSlice
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """A card, who holds it and what is wrong with it."""
 
@@ -52,6 +61,9 @@ class Card:
     seen: dict[str, Observation] = field(default_factory=dict)
     """By source."""
     allocation: str | None = None
+    """Who holds all of it."""
+    parts: tuple[Part, ...] = ()
+    """Who holds slices of it: then nobody holds all of it."""
     occupied: bool | None = None
     """Whether an agent sees somebody on it; None = nothing was said."""
     occupied_at: datetime | None = None
@@ -68,7 +80,18 @@ class Card:
     def is_kept(self) -> bool:
         """Whether it is in the fleet though its node is described without it: held, isolated or not well, or else it
         would come back clean and well because it was away for a moment."""
-        return self.allocation is not None or self.quarantine is not None or self.health is not Health.HEALTHY
+        return bool(self.holders) or self.quarantine is not None or self.health is not Health.HEALTHY
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The allocations that hold it or slices of it."""
+        return (self.allocation,) if self.allocation is not None else tuple({part.allocation: 0 for part in self.parts})
+
+    def state(self, gone: Container[str] = ()) -> State:
+        """Return how it is used in part, without the slices of those who are `gone`."""
+        if not self.parts:
+            return UNUSED
+        return state_of(part.slice for part in self.parts if part.allocation not in gone)
 
     @property
     def is_isolated(self) -> bool:
@@ -142,21 +165,33 @@ def _health_changed(node: Node, fact: CardHealthChanged) -> Node:
     return _with(node, [replace(card, seen=dict(sorted(seen.items())), health=worst, relapses=relapses)])
 
 
+def _given(card: Card, fact: CardsHeld) -> Card:
+    if fact.slices is None:
+        return replace(card, allocation=fact.allocation)
+    mine = (Part(fact.allocation, one) for one in fact.slices if one.card == card.card)
+    after = replace(card, parts=(*card.parts, *mine))
+    after.state()  # Raises where slices overlap.
+    return after
+
+
 def _held(node: Node, fact: CardsHeld) -> Node:
     for card in fact.cards:
-        if (holder := node.cards[card].allocation) is not None:
-            raise ValueError(f"card {card} is held by {holder} and given to {fact.allocation}")
-    cards = [replace(node.cards[card], allocation=fact.allocation) for card in fact.cards]
+        known = node.cards[card]
+        if known.allocation is not None or (known.parts and fact.slices is None):
+            raise ValueError(f"card {card} is held by {known.holders} and given to {fact.allocation}")
+    cards = [_given(node.cards[card], fact) for card in fact.cards]
     holding = Holding(fact.order, fact.cpu_milli, fact.memory_mib)
     return _with(node, cards, holdings={**node.holdings, fact.allocation: holding})
 
 
+def _given_back(card: Card, fact: CardsReturned) -> Card:
+    parts = tuple(part for part in card.parts if part.allocation != fact.allocation)
+    isolated = fact.reason if card.card in fact.quarantined else card.quarantine
+    return replace(card, allocation=None, parts=parts, quarantine=isolated, freed_at=fact.returned_at)
+
+
 def _returned(node: Node, fact: CardsReturned) -> Node:
-    cards = [replace(node.cards[card], allocation=None, freed_at=fact.returned_at) for card in fact.pooled]
-    cards += [
-        replace(node.cards[card], allocation=None, freed_at=fact.returned_at, quarantine=fact.reason)
-        for card in fact.quarantined
-    ]
+    cards = [_given_back(node.cards[card], fact) for card in (*fact.pooled, *fact.quarantined)]
     holdings = {key: holding for key, holding in node.holdings.items() if key != fact.allocation}
     return _without_gone(_with(node, cards, holdings=holdings))
 

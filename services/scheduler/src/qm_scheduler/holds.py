@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from qm_scheduler.fleet import Node
+from qm_scheduler.cuts import UNUSED, State
+from qm_scheduler.fleet import Card, Node
 from qm_scheduler.view import NO_RIGHT, Ask, Kind, Pick, Right, Room, Shape
 
 BUILD = timedelta(minutes=10)
@@ -64,19 +65,53 @@ def end_of(ask: Ask, now: datetime) -> datetime | None:
     return min(ends, default=None)
 
 
-def freed(room: Room, node: Node, allocations: Iterable[str], usable: Callable[[Node, str], Iterable[Kind]]) -> Room:
-    """Return the room as it will be when these allocations have ended; `usable` are cards that will serve again."""
+def freed(
+    room: Room,
+    node: Node,
+    allocations: Iterable[str],
+    usable: Callable[[Node, str], Iterable[Kind]],
+    before: Iterable[str] = (),
+) -> Room:
+    """Return the room as it will be when these allocations have ended; `usable` are cards that will serve again whole,
+    `before` those of which the room knows already that they have ended."""
     free, cpu, memory = dict(room.free), room.cpu_milli, room.memory_mib
+    cuts = {kind: list(states) for kind, states in room.cut.items()}
+    ended = set(before)
     for allocation in allocations:
         for kind in usable(node, allocation):
             free[kind] = free.get(kind, 0) + 1
+        for card in node.cards.values():
+            if card.parts and allocation in card.holders:
+                _given_back(card, (card.accelerator, card.memory_mib, node.traits), ended, allocation, free, cuts)
+        ended.add(allocation)
         cpu += node.holdings[allocation].cpu_milli
         memory += node.holdings[allocation].memory_mib
-    return room._replace(free=free, cpu_milli=cpu, memory_mib=memory)
+    left = {kind: tuple(sorted(states)) for kind, states in cuts.items() if states}
+    return room._replace(free=free, cpu_milli=cpu, memory_mib=memory, cut=left)
+
+
+def _given_back(
+    card: Card, kind: Kind, ended: set[str], allocation: str, free: dict[Kind, int], cuts: dict[Kind, list[State]]
+) -> None:
+    """Take the slices of one more allocation off a card; one that is not offered here stays so."""
+    states = cuts.get(kind, [])
+    was, now = card.state(ended), card.state({*ended, allocation})
+    if was not in states:
+        return
+    states.remove(was)
+    if now == UNUSED:
+        free[kind] = free.get(kind, 0) + 1
+    else:
+        states.append(now)
 
 
 def left_over(room: Room, holds: Iterable[Hold], by: Callable[[datetime | None], Room]) -> Room:
-    """Return what others may take of a room for ever; `by` tells what is free at a time (None: as things are)."""
+    """Return what others may take of a room for ever; `by` tells what is free at a time (None: as things are).
+
+    Slices are not counted against what is kept: on a node where cards of a kind are kept, those that are used in part
+    are nobody else's, and where slices are kept, none of the kind are.
+    """
+    holds = tuple(holds)
     free, cpu, memory = dict(room.free), room.cpu_milli, room.memory_mib
     kept: dict[Kind, int] = {}
     kept_cpu = kept_memory = 0
@@ -84,10 +119,15 @@ def left_over(room: Room, holds: Iterable[Hold], by: Callable[[datetime | None],
         then = by(hold.until)
         cards, units = hold.needs(room)
         for kind, count in cards.items():
+            if hold.shape.part is not None:
+                free[kind] = 0
+                continue
             kept[kind] = kept.get(kind, 0) + count
             free[kind] = min(free.get(kind, 0), then.free.get(kind, 0) - kept[kind])
         kept_cpu += units * hold.shape.cpu_milli
         kept_memory += units * hold.shape.memory_mib
         cpu, memory = min(cpu, then.cpu_milli - kept_cpu), min(memory, then.memory_mib - kept_memory)
     left = {kind: count for kind, count in free.items() if count > 0}
-    return room._replace(free=left, cpu_milli=cpu, memory_mib=memory)
+    closed = {kind for hold in holds for kind in hold.needs(room)[0]}
+    cut = {kind: states for kind, states in room.cut.items() if kind not in closed}
+    return room._replace(free=left, cpu_milli=cpu, memory_mib=memory, cut=cut)

@@ -23,6 +23,7 @@ from qm_events.scheduler import (
     NodeRetired,
     NodeUncordoned,
 )
+from qm_events.specs import PlacedSlice
 from qm_scheduler.fleet import RELAPSES_MAX, Card, Node, Observation, evolve
 from qm_service.model import Context, Decider, Decision, Rejected
 
@@ -85,6 +86,8 @@ class HoldCards:
     cards: tuple[str, ...]
     cpu_milli: int
     memory_mib: int
+    slices: tuple[PlacedSlice, ...] | None = None
+    """The parts of them that it gets; None = all of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ def says_more(card: Card, seen: Seen) -> bool:
 
 def _is_stray(card: Card, at: datetime) -> bool:
     """What was seen before the card was given back was its holder."""
-    return card.allocation is None and card.quarantine is None and (card.freed_at is None or at > card.freed_at)
+    return not card.holders and card.quarantine is None and (card.freed_at is None or at > card.freed_at)
 
 
 def _occupied(node: Node, card: Card, seen: Seen, ctx: Context) -> Iterator[EventData]:
@@ -245,6 +248,7 @@ def _hold(node: Node, command: HoldCards, _: Context) -> Decision:
         CardsHeld(
             node=node.node,
             cards=command.cards,
+            slices=command.slices,
             order=command.order,
             allocation=command.allocation,
             cpu_milli=command.cpu_milli,
@@ -256,7 +260,7 @@ def _hold(node: Node, command: HoldCards, _: Context) -> Decision:
 def _return(node: Node, command: ReturnCards, _: Context) -> Decision:
     if command.allocation not in node.holdings:
         return []
-    mine = [card for card, state in node.cards.items() if state.allocation == command.allocation]
+    mine = [card for card, state in node.cards.items() if command.allocation in state.holders]
     isolated = tuple(card for card in mine if card not in command.pooled)
     return [
         CardsReturned(

@@ -73,7 +73,8 @@ def candidate_of(doc: OrderDoc | None) -> Candidate | None:
     if doc is None or not doc.may_give_up or doc.allocated_at is None:
         return None
     borrowed = lent_cards(doc.borrowed)
-    if not borrowed and not doc.asked.preemptible:
+    if doc.asked.specification.slice is not None or not (borrowed or doc.asked.preemptible):
+        # The others on its cards stay: nothing whole becomes free.
         return None
     cards: dict[str, int] = {}
     for unit in doc.units:

@@ -101,7 +101,7 @@ def _used(counterfactual: str, remedy: str, ask: Ask, reserved: int, until: date
         WaitCode.CAPACITY_IN_USE,
         counterfactual,
         remedy,
-        requested=ask.cards,
+        requested=ask.shape.cards * ask.shape.units,
         reserved=reserved,
         short=["cards"],
         next_end=utc_text(until),

@@ -11,7 +11,9 @@ from datetime import datetime
 from functools import partial
 
 from qm_events.specs import TopologyLevel
+from qm_scheduler.cuts import UNUSED, loose
 from qm_scheduler.pool import Pool, Sight
+from qm_scheduler.units import place_together, place_units, takes
 from qm_scheduler.view import Ask, Kind, Kinds, Pick, Room, Shape, View, seat
 
 Rooms = Callable[[Kind], Iterable[Room]]
@@ -20,9 +22,15 @@ Rooms = Callable[[Kind], Iterable[Room]]
 
 def place(view: View, shape: Shape, accelerators: tuple[str, ...] | None = None) -> list[Pick] | None:
     """Return where all units go, on these types only (default: all of the shape's), or None where they do not fit."""
-    kinds = view.kinds_for(shape, shape.accelerators if accelerators is None else accelerators)
+    if accelerators is not None:
+        shape = shape._replace(accelerators=accelerators)
+    kinds = view.kinds_for(shape, shape.accelerators)
+    if shape.part is not None:
+        return _place_slices(view, shape, kinds)
     if shape.units > 1 and not view.may_hold(shape, kinds):
         return None
+    if shape.units == 1 and view.fragments and not view.fragments.shared.isdisjoint(shape.accelerators):
+        return place_units(view, anywhere(shape), kinds)
     if shape.within is not None:
         picks = _together(view, shape, kinds)
         if picks is not None or shape.required:
@@ -33,6 +41,14 @@ def place(view: View, shape: Shape, accelerators: tuple[str, ...] | None = None)
             shape, some, lambda kind: view.best_fit(kind, shape.cards, shape.cpu_milli, shape.memory_mib)
         ),
     )
+
+
+def _place_slices(view: View, shape: Shape, kinds: Kinds) -> list[Pick] | None:
+    if shape.within is not None:
+        picks = place_together(view, shape, kinds)
+        if picks is not None or shape.required:
+            return picks
+    return place_units(view, anywhere(shape), kinds)
 
 
 def place_for(pool: Pool, ask: Ask, priority: int, now: datetime) -> list[Pick] | None:
@@ -55,9 +71,14 @@ def anywhere(shape: Shape) -> Shape:
     return shape._replace(within=None, required=False)
 
 
-def capacity(room: Room, shape: Shape, kinds: Iterable[Kind]) -> int:
+def capacity(room: Room, shape: Shape, kinds: Kinds) -> int:
     """Return how many units fit on the node."""
-    return min(sum(room.free.get(kind, 0) // shape.cards for kind in kinds), _limit(room, shape))
+    cards = (
+        takes(room, shape, kinds)
+        if shape.part is not None
+        else sum(room.free.get(kind, 0) // shape.cards for kind in kinds)
+    )
+    return min(cards, _limit(room, shape))
 
 
 def _limit(room: Room, shape: Shape) -> int:
@@ -165,12 +186,21 @@ def total(view: View, shape: Shape) -> int:
 
 
 def cards(view: View, shape: Shape) -> int:
-    """Return how many cards of the accepted kinds the view has."""
+    """Return how many cards of the accepted kinds the view has; for slices, how many would fit in all that is left."""
     kinds = view.kinds_for(shape, shape.accelerators)
-    return sum(n * len(keys) for kind in kinds for n, keys in view.levels[kind].items())
+    untouched = sum(int(n) * len(keys) for kind in kinds for n, keys in view.levels[kind].items())
+    if shape.part is None:
+        return untouched
+    part, left = shape.part, untouched * loose(shape.part, UNUSED)
+    left += sum(
+        loose(part, state) for room in view.rooms.values() for kind in kinds for state in room.cut.get(kind, ())
+    )
+    return left // (part.milli or part.size)
 
 
 def most_on_one_node(view: View, shape: Shape) -> int:
-    """Return the most cards of one accepted kind on one node."""
+    """Return the most cards, or slices, of one accepted kind on one node."""
     kinds = view.kinds_for(shape, shape.accelerators)
+    if shape.part is not None:
+        return max((takes(room, shape, (kind,)) for room in view.rooms.values() for kind in kinds), default=0)
     return max((view.levels[kind].keys()[-1] for kind in kinds if view.levels[kind]), default=0)

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 
 from qm_events.specs import Health
+from qm_scheduler.cuts import MILLI, UNUSED, State, slack
 from qm_scheduler.fleet import Card, Node
 from qm_scheduler.holds import Hold, freed, left_over
 from qm_scheduler.view import Ask, Kind, Room, View, seat
@@ -24,8 +26,8 @@ _ISOLATED: Mapping[Health, str] = {
     Health.SUSPECT: "suspect",
     Health.UNKNOWN: "unknown",
 }
-CLASSES = ("free", "held", "cleaning", "suspect", "failed", "unknown", "quarantined", "cordoned")
-"""Each card is in exactly one; a held card is held, whatever its health."""
+CLASSES = ("free", "held", "partial", "cleaning", "suspect", "failed", "unknown", "quarantined", "cordoned")
+"""Each card is in exactly one; a held card is held, whatever its health; one of which slices are held is partial."""
 OUT_OF_SERVICE = ("suspect", "failed", "unknown", "quarantined", "cordoned", "cleaning")
 
 
@@ -115,11 +117,29 @@ class Pool:
         """Return the one of CLASSES that the card is in."""
         if card.allocation is not None:
             return "cleaning" if card.allocation in self.cleaning else "held"
+        return "partial" if card.parts else self._unheld(node, card)
+
+    def _unheld(self, node: Node, card: Card) -> str:
         if card.quarantine is not None:
             return "quarantined"
         if card.health is not Health.HEALTHY:
             return _ISOLATED[card.health]
         return "free" if node.cordon is None else "cordoned"
+
+    def partial(self) -> Iterator[tuple[Node, Card]]:
+        """Yield the cards of which slices are held."""
+        if any(classes["partial"] for classes in self.counts.values()):
+            for node in self.nodes.values():
+                yield from ((node, card) for card in node.cards.values() if card.parts)
+
+    def split(self, node: Node, card: Card) -> Iterator[tuple[str, Fraction]]:
+        """Yield the classes that the parts of a partial card are in, and how much of it; they add up to 1."""
+        left = Fraction(1)
+        for part in card.parts:
+            share = Fraction(part.slice.share)
+            left -= share
+            yield "cleaning" if part.allocation in self.cleaning else "held", share
+        yield self._unheld(node, card), left
 
     def _view(self, node: Node, change: Change) -> None:
         key = seat(node.node)
@@ -129,9 +149,9 @@ class Pool:
             if old == room:
                 continue
             view.put(key, room)
-            change.seen.update(kind[0] for kind in room.free)
+            change.seen.update(kind[0] for kind in room.kinds)
             if old is not None:
-                change.seen.update(kind[0] for kind in old.free)
+                change.seen.update(kind[0] for kind in old.kinds)
             if sight in (Sight.IDLE, Sight.ALL):
                 change.lasting.update(kind[0] for kind in (*(old.free if old else ()), *room.free))
             elif sight in (Sight.OPEN, Sight.FREE):
@@ -141,6 +161,7 @@ class Pool:
     def _rooms(self, node: Node) -> dict[Sight, Room]:
         cards: dict[Sight, dict[Kind, int]] = {Sight.FREE: {}, Sight.WELL: {}, Sight.IDLE: {}, Sight.ALL: {}}
         free, well, idle, whole = cards.values()
+        cuts: dict[Sight, dict[Kind, list[State]]] = {}
         for card in node.cards.values():
             if not card.present:
                 continue
@@ -149,7 +170,11 @@ class Pool:
             serves = is_usable(node, card)
             if serves:
                 idle[kind] = idle.get(kind, 0) + 1
-            if card.allocation is None or card.allocation in self.cleaning:
+            if card.parts:
+                _cut(cuts.setdefault(Sight.WELL, {}), well, kind, card.state(self.cleaning))
+                if serves:
+                    _cut(cuts.setdefault(Sight.FREE, {}), free, kind, card.state())
+            elif card.allocation is None or card.allocation in self.cleaning:
                 well[kind] = well.get(kind, 0) + 1
                 if serves and card.allocation is None:
                     free[kind] = free.get(kind, 0) + 1
@@ -162,7 +187,13 @@ class Pool:
         rack, domain = seat(node.rack or f"\0{node.node}"), seat(node.domain or f"\0{node.node}")
         rooms = {
             sight: Room(
-                node.node, there, *left.get(sight, (node.cpu_milli, node.memory_mib)), rack, domain, node.traits
+                node.node,
+                there,
+                *left.get(sight, (node.cpu_milli, node.memory_mib)),
+                rack,
+                domain,
+                node.traits,
+                {kind: tuple(sorted(states)) for kind, states in cuts.get(sight, {}).items()},
             )
             for sight, there in cards.items()
         }
@@ -229,8 +260,9 @@ class Pool:
                 continue
             self._view(self.nodes[name], change)
             # Whoever ends before it may take what is kept, and nobody was asked about that yet.
-            for kind, count in self.views[Sight.FREE].rooms[seat(name)].free.items():
-                change.gain(kind[0], count)
+            room = self.views[Sight.FREE].rooms[seat(name)]
+            for kind in room.kinds:
+                change.gain(kind[0], room.free.get(kind, 0))
 
     def ends_at(self, allocation: str, end: datetime | None, nodes: Iterable[str], change: Change) -> None:
         """Note when a lease ends; None = that is not known, or it is over."""
@@ -275,8 +307,15 @@ class Pool:
         """Yield the free cards of a kind on a node, by card id."""
         state = self.nodes[node]
         for card in state.cards.values():
-            if card.allocation is None and (card.accelerator, card.memory_mib) == kind[:2] and is_usable(state, card):
+            if not card.holders and (card.accelerator, card.memory_mib) == kind[:2] and is_usable(state, card):
                 yield card.card
+
+    def cut_cards(self, node: str, kind: Kind, after: Mapping[str, State]) -> Iterator[tuple[str, State]]:
+        """Yield the cards of a kind on a node that may be used in part, each with its state, or that in `after`."""
+        state = self.nodes[node]
+        for card in state.cards.values():
+            if card.allocation is None and (card.accelerator, card.memory_mib) == kind[:2] and is_usable(state, card):
+                yield card.card, after.get(card.card) or card.state()
 
     def count(self, accelerators: tuple[str, ...], *classes: str) -> int:
         """Return how many cards of these types are in these classes."""
@@ -295,8 +334,22 @@ def usable(node: Node, allocation: str) -> Iterator[Kind]:
             yield card.accelerator, card.memory_mib, node.traits
 
 
+def _cut(cuts: dict[Kind, list[State]], untouched: dict[Kind, int], kind: Kind, state: State) -> None:
+    """Count a card that is used in part, or was."""
+    if state == UNUSED:
+        untouched[kind] = untouched.get(kind, 0) + 1
+    else:
+        cuts.setdefault(kind, []).append(state)
+
+
 def _gains(old: Room | None, new: Room, change: Change) -> None:
     roomier = old is None or new.cpu_milli > old.cpu_milli or new.memory_mib > old.memory_mib
-    for kind, count in new.free.items():
-        if roomier or old is None or count > old.free.get(kind, 0):
+    for kind in new.kinds:
+        count = new.free.get(kind, 0)
+        if roomier or old is None or count > old.free.get(kind, 0) or _left(new, kind) > _left(old, kind):
             change.gain(kind[0], count)
+
+
+def _left(room: Room, kind: Kind) -> int:
+    """What slices may find room in, in thousandths of a card."""
+    return MILLI * room.free.get(kind, 0) + sum(slack(state) for state in room.cut.get(kind, ()))

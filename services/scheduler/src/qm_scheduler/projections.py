@@ -1,4 +1,5 @@
-"""The documents of the scheduler: `nodes` (the fleet), `allocations` (every order heard of), `shares` (weights)."""
+"""The documents of the scheduler: `nodes` (the fleet), `allocations` (every order heard of), `shares` (weights),
+`workloads` (what was learned to be asked for)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from qm_scheduler.fleet import evolve as evolve_node
 from qm_scheduler.holds import BUILD
 from qm_scheduler.reservations import RESERVATIONS
 from qm_scheduler.shares import SHARES
+from qm_scheduler.workload import WORKLOADS
 from qm_service.directory import DIRECTORY_PROJECTIONS
 from qm_service.model import Fold, Projection
 
@@ -260,7 +262,7 @@ ORDER_FOLDS: Mapping[type[EventData], Fold[OrderDoc]] = {
 
 ALLOCATIONS = Projection(
     name="allocations",
-    version=4,
+    version=5,
     model=OrderDoc,
     folds=ORDER_FOLDS,
     resident=lambda doc: doc.is_waiting or doc.is_holding,
@@ -277,7 +279,7 @@ def _retired(_: Node | None, _event: Event[Any]) -> None:
 
 NODES = Projection(
     name="nodes",
-    version=3,
+    version=4,
     model=Node,
     folds={fact: Fold(_node) for fact in NODE_FACTS} | {NodeRetired: Fold(_retired)},
     resident=lambda _: True,
@@ -303,6 +305,6 @@ PRESSURE = Projection(
     resident=lambda _: True,
 )
 
-LIVE: Sequence[Projection[Any]] = (NODES, SHARES, PRESSURE, RESERVATIONS, ALLOCATIONS)
+LIVE: Sequence[Projection[Any]] = (NODES, SHARES, PRESSURE, RESERVATIONS, WORKLOADS, ALLOCATIONS)
 """All that decisions look at; nodes first, as a restart reads them."""
 PROJECTIONS: Sequence[Projection[Any]] = (*LIVE, *DIRECTORY_PROJECTIONS)

@@ -91,7 +91,7 @@ class Queue:
         level, seq, ask, code, scope = waiting
         self.orders[order] = waiting
         self.scopes.setdefault(scope, SortedList()).add((level, seq))
-        self.standing.add(ask.shape.accelerators, level, scope, (seq, ask.cards))
+        self.standing.add(ask.shape.accelerators, level, scope, (seq, ask.shape.shares))
         line = self.lines.setdefault(ask, Line(ask))
         line.codes.setdefault(code, SortedList()).add(seq)
         members = line.groups.setdefault((level, scope), SortedList())
@@ -103,7 +103,7 @@ class Queue:
         level, seq, ask, code, scope = waiting
         del self.orders[order]
         _take(self.scopes, scope, (level, seq))
-        self.standing.remove(ask.shape.accelerators, level, scope, (seq, ask.cards))
+        self.standing.remove(ask.shape.accelerators, level, scope, (seq, ask.shape.shares))
         line = self.lines[ask]
         _take(line.codes, code, seq)
         members = line.groups[level, scope]
@@ -137,7 +137,7 @@ class Queue:
         if not line.heads.put(group, rank):
             return
         for name in line.claims:
-            awake = self.lanes[name].awake.get(line.ask.shape.cards)
+            awake = self.lanes[name].awake.get(line.ask.shape.least)
             if awake is not None and line in awake:
                 awake.put(line, line.heads.top())
 
@@ -161,7 +161,8 @@ class Queue:
         return found
 
     def weigh(self, scope: str, held: int = 0, weight: int | None = None) -> Sequence[str]:
-        """Let a project hold `held` cards more, or give it another weight; return the lanes that this may reorder."""
+        """Let a project hold `held` 1/126,000 of a card more, or give it another weight; return the lanes that this may
+        reorder."""
         project = self.project(scope)
         before = project.share
         project.held += held
@@ -193,7 +194,7 @@ class Queue:
             self._move(name, line, awake=True)
 
     def _move(self, lane: str, line: Line, awake: bool | None) -> None:
-        cards, where = line.ask.shape.cards, self.lanes[lane]
+        cards, where = line.ask.shape.least, self.lanes[lane]
         if awake:
             where.awake.setdefault(cards, Heads()).put(line, line.heads.top())
         elif (lines := where.awake.get(cards)) is not None:
@@ -265,9 +266,10 @@ class Queue:
     # ---- standing
 
     def ahead(self, order: str) -> tuple[int, int]:
-        """Return how many orders that accept one of its types are due before it, as things are, and their cards."""
+        """Return how many orders that accept one of its types are due before it, as things are, and what they count in
+        1/126,000 of a card."""
         level, seq, ask, _, scope = self.orders[order]
-        return self.standing.ahead(ask.shape.accelerators, level, scope, (seq, ask.cards), self.projects)
+        return self.standing.ahead(ask.shape.accelerators, level, scope, (seq, ask.shape.shares), self.projects)
 
     def places(self) -> dict[str, tuple[int, int]]:
         """Return the same for all orders at once."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from qm_events.envelope import utc_text
 from qm_events.specs import WaitCode, WaitReason
-from qm_events.units import amount
+from qm_events.units import SHARES_OF_A_CARD, amount
 from qm_scheduler.case import Case
 from qm_scheduler.placement import largest, most_on_one_node, total
 from qm_scheduler.pool import CLASSES, OUT_OF_SERVICE, Sight
@@ -24,9 +24,15 @@ class Ahead:
     """Those before an order that want the same cards, one of whom must be served first."""
 
     count: int
-    cards: int
+    shares: int
+    """What they ask for, in 1/126,000 of a card."""
     because: str
     """Why the first of them goes first: `priority`, `kept_place`, `share` or `submitted`."""
+
+    @property
+    def cards(self) -> int:
+        """What they ask for in cards, slices rounded up together."""
+        return -(-self.shares // SHARES_OF_A_CARD)
 
     @property
     def position(self) -> int:

@@ -15,6 +15,7 @@ from qm_scheduler.domain import DECIDERS
 from qm_scheduler.fleet import Node
 from qm_scheduler.projections import LIVE, OrderDoc
 from qm_scheduler.settle import settle
+from qm_scheduler.workload import Workload
 from qm_service.model import Act, Context, Rejected
 
 _DECIDERS = {decider.kind: decider for decider in DECIDERS}
@@ -69,6 +70,8 @@ class Sandbox:
     def _state(self, kind: str, key: str) -> Any:
         if kind == "node":
             return self.docs["nodes"].get(key, Node())
+        if kind == "workload":
+            return self.docs["workloads"].get(key, Workload())
         doc: OrderDoc | None = self.docs["allocations"].get(key)
         if doc is None:
             return Allocation()

@@ -12,9 +12,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from qm_events.ids import stream_name
-from qm_events.specs import Health, PlacedUnit
+from qm_events.ids import PLATFORM, stream_name
+from qm_events.specs import Health, PlacedUnit, Slice
 from qm_scheduler.board import Board
+from qm_scheduler.cuts import State, cut, part_of, placed
 from qm_scheduler.domain import Allocate, Impair, Promise, allocation_id
 from qm_scheduler.evict import evict_next, kept_places
 from qm_scheduler.fleet import SICK, Node
@@ -26,6 +27,7 @@ from qm_scheduler.queue import Line, Rank
 from qm_scheduler.reservations import EndReservation, Move, Reservation, is_reserved, shape_of_all
 from qm_scheduler.telling import tell
 from qm_scheduler.view import Pick
+from qm_scheduler.workload import Learn
 from qm_service.model import Act, Context
 
 
@@ -41,6 +43,8 @@ def settle(ctx: Context) -> Sequence[Act]:
         return acts
     if board.suspect and (acts := _renew(board, ctx)):
         return acts
+    if (shapes := board.demand.news()) is not None:
+        return (Act(stream_name("workload", "fleet"), Learn(shapes), PLATFORM, correlation="workload"),)
     if acts := _place_next(board, ctx):
         return acts
     if board.eager and (acts := evict_next(board, ctx, partial(_promised_first, board, ctx))):
@@ -81,7 +85,7 @@ def _passed(board: Board, rank: Rank, picks: Sequence[Pick]) -> Iterator[str]:
 def _grant(board: Board, ctx: Context, order: str, line: Line, picks: Sequence[Pick]) -> Sequence[Act]:
     doc: OrderDoc = ctx.docs.resident("allocations")[order]
     shape = line.ask.shape
-    units = tuple(unit for pick in picks for unit in _units(board, pick, shape.cards))
+    units = tuple(_units(board, picks, shape.cards, doc.asked.specification.slice))
     by_node: dict[str, list[PlacedUnit]] = {}
     for unit in units:
         by_node.setdefault(unit.node, []).append(unit)
@@ -89,16 +93,26 @@ def _grant(board: Board, ctx: Context, order: str, line: Line, picks: Sequence[P
     about: dict[str, Any] = {"tenant": doc.tenant, "project": doc.project, "correlation": order}
     acts = [Act(stream_name("allocation", order), Allocate(order, units), **about)]
     for node, here in by_node.items():
-        cards = tuple(card for unit in here for card in unit.cards)
-        hold = HoldCards(order, holder, cards, shape.cpu_milli * len(here), shape.memory_mib * len(here))
+        cards = tuple(dict.fromkeys(card for unit in here for card in unit.cards))
+        slices = tuple(unit.slice for unit in here if unit.slice) or None
+        hold = HoldCards(order, holder, cards, shape.cpu_milli * len(here), shape.memory_mib * len(here), slices)
         acts.append(Act(stream_name("node", node), hold, **about))
     return acts
 
 
-def _units(board: Board, pick: Pick, cards: int) -> Iterator[PlacedUnit]:
-    free = board.pool.free_cards(pick.node, pick.kind)
-    for _ in range(pick.units):
-        yield PlacedUnit(node=pick.node, accelerator=pick.kind[0], cards=tuple(islice(free, cards)))
+def _units(board: Board, picks: Sequence[Pick], cards: int, asked: Slice | None) -> Iterator[PlacedUnit]:
+    part = part_of(asked)
+    states: dict[str, State] = {}
+    for pick in picks:
+        node, accelerator = pick.node, pick.kind[0]
+        if asked is None or part is None:
+            free = board.pool.free_cards(node, pick.kind)
+            for _ in range(pick.units):
+                yield PlacedUnit(node=node, accelerator=accelerator, cards=tuple(islice(free, cards)))
+            continue
+        card = next(card for card, state in board.pool.cut_cards(node, pick.kind, states) if state == pick.state)
+        start, states[card] = cut(part, pick.state) or (0, pick.state)
+        yield PlacedUnit(node=node, accelerator=accelerator, cards=(card,), slice=placed(card, asked, start))
 
 
 # ---- promising
@@ -169,11 +183,12 @@ def _impaired(board: Board, ctx: Context) -> Sequence[Act]:
 
 def _told_of(node: Node, name: str, docs: Mapping[str, OrderDoc]) -> Iterator[Act]:
     card = node.cards.get(name)
-    holding = node.holdings.get(card.allocation or "") if card else None
-    if card is None or holding is None:
+    if card is None:
         return
-    doc, health = docs[holding.order], card.health if card.health in SICK else Health.HEALTHY
-    if doc.impaired.get(name, Health.HEALTHY) is not health:
+    health = card.health if card.health in SICK else Health.HEALTHY
+    for doc in [docs[node.holdings[holder].order] for holder in card.holders]:
+        if doc.impaired.get(name, Health.HEALTHY) is health:
+            continue
         code = next((told.code for told in card.seen.values() if told.health is health), "")
         command = Impair(doc.order, node.node, name, health, code)
         yield Act(stream_name("allocation", doc.order), command, doc.tenant, doc.project, doc.order)

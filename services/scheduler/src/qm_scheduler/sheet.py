@@ -22,6 +22,7 @@ from qm_scheduler.reasons import Ahead
 from qm_scheduler.reservations import NEVER, Reservation, hold_key, is_reserved
 from qm_scheduler.view import Ask, Shape
 from qm_scheduler.windows import Calendar, Window
+from qm_scheduler.workload import Demand
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class Sheet:
     """(node, card) of cards in use of which the health changed."""
     lasting: set[str] = field(default_factory=set)
     """Types of which other cards could serve than before."""
+    demand: Demand = field(default_factory=Demand)
     suspect: dict[str, None] = field(default_factory=dict)
     """Orders whose promise may not hold any more, or may be bettered."""
     laws: Laws = field(default_factory=Laws)
@@ -160,7 +162,7 @@ class Sheet:
             return None
         if place_for(self.pool, waiting.ask, priority, self.now) is not None:
             return None
-        return Ahead(len(binding), sum(hold.shape.cards * hold.shape.units for hold in binding), "kept_place")
+        return Ahead(len(binding), sum(hold.shape.shares for hold in binding), "kept_place")
 
     def note(self, change: Change) -> None:
         """Remember what a change may alter."""

@@ -11,7 +11,7 @@ from qm_scheduler.view import Ask
 Level = tuple[int, int]
 """The band: the priority, the highest first; then 0 if a place is kept, else 1."""
 Entry = tuple[Seq, int]
-"""An order and its cards."""
+"""An order and its cards, in 1/126,000: here and below, slices count as the part of a card that they are."""
 Types = tuple[str, ...]
 """Accelerator types that an order accepts."""
 

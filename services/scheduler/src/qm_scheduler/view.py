@@ -13,12 +13,16 @@ from typing import Any, NamedTuple
 from sortedcontainers import SortedDict, SortedList
 
 from qm_events.specs import Amounts, OrderRequest, TopologyLevel
+from qm_events.units import SHARES_OF_A_CARD
+from qm_scheduler.cuts import UNUSED, Part, State, part_of
+from qm_scheduler.fragments import Fragments
 
 Kind = tuple[str, int, tuple[str, ...]]
 """Accelerator type, memory of one card in MiB, and the traits of the node, sorted."""
 
 
 Kinds = tuple[Kind, ...]
+_NONE: Mapping[Kind, tuple[State, ...]] = {}
 
 
 class Shape(NamedTuple):
@@ -34,6 +38,18 @@ class Shape(NamedTuple):
     within: TopologyLevel | None
     required: bool
     traits: tuple[str, ...] = ()
+    part: Part | None = None
+    """What a unit takes instead of whole cards; then `cards` is 1."""
+
+    @property
+    def least(self) -> int:
+        """Untouched cards that a node must have for a unit; a slice may find room on cards that are in use."""
+        return self.cards if self.part is None else 0
+
+    @property
+    def shares(self) -> int:
+        """What all units count, in 1/126,000 of a card."""
+        return self.units * (self.cards * SHARES_OF_A_CARD if self.part is None else self.part.shares)
 
 
 class Right(NamedTuple):
@@ -66,11 +82,6 @@ class Ask(NamedTuple):
     reservation: str = ""
     """That it runs on."""
 
-    @property
-    def cards(self) -> int:
-        """Cards of all units."""
-        return self.shape.cards * self.shape.units
-
 
 class Room(NamedTuple):
     """What a node offers in one view."""
@@ -83,6 +94,13 @@ class Room(NamedTuple):
     rack: bytes
     domain: bytes
     traits: tuple[str, ...] = ()
+    cut: Mapping[Kind, tuple[State, ...]] = _NONE
+    """Cards that are used in part, by kind, sorted."""
+
+    @property
+    def kinds(self) -> Iterable[Kind]:
+        """The kinds of all that it offers."""
+        return {**self.free, **self.cut} if self.cut else self.free
 
 
 class Pick(NamedTuple):
@@ -91,6 +109,8 @@ class Pick(NamedTuple):
     node: str
     kind: Kind
     units: int
+    state: State = UNUSED
+    """For a slice: how the card that it is taken of is used before."""
 
 
 def shape_of(request: OrderRequest) -> Shape:
@@ -98,7 +118,7 @@ def shape_of(request: OrderRequest) -> Shape:
     spec, topology = request.specification, request.topology
     return Shape(
         spec.accelerators,
-        spec.accelerator_memory_mib,
+        spec.slice.card_memory_mib if spec.slice else spec.accelerator_memory_mib,
         spec.cards_per_unit,
         spec.cpu_milli,
         spec.memory_mib,
@@ -106,6 +126,7 @@ def shape_of(request: OrderRequest) -> Shape:
         topology.within if topology else None,
         topology.required if topology else False,
         tuple(sorted(spec.traits or ())),
+        part_of(spec.slice),
     )
 
 
@@ -153,12 +174,29 @@ class View:
         """accelerator -> the `levels` of its kinds."""
         self._accepted: dict[tuple[Any, ...], Kinds] = {}
         """Answers of `kinds_for`, which are asked for all the time; a kind that was never seen makes them void."""
+        self.fragments: Fragments | None = None
+        """What is asked for of shared cards; None: that decides nothing here."""
+        self.tables: dict[Any, Any] = {}
+        """Shape -> where a unit of it goes next (`units`); a memory of answers only."""
+        self.moves: dict[bytes, int] = {}
+        """Seat -> when it changed last, the last one at the end."""
+        self.clock = 0
+
+    def expect(self, fragments: Fragments | None) -> None:
+        """Rate places by what is asked for from now on."""
+        self.fragments = fragments
+        self.tables.clear()
 
     def put(self, key: bytes, room: Room | None) -> None:
         """Set what the node at seat `key` offers; None = it is gone."""
         old = self.rooms.pop(key, None)
         if room is not None:
             self.rooms[key] = room
+        self.clock += 1
+        self.moves.pop(key, None)
+        self.moves[key] = self.clock
+        for kind in room.cut if room else ():
+            self._levels(kind)
         before, after = (old.free if old else {}), (room.free if room else {})
         for kind in {*before, *after}:
             if before.get(kind) != after.get(kind):
@@ -183,13 +221,17 @@ class View:
                 self.put(key, room)
 
     def _move(self, key: bytes, kind: Kind, before: int | None, after: int | None) -> None:
+        _shift(self._levels(kind), key, before, after)
+
+    def _levels(self, kind: Kind) -> SortedDict:
         levels = self.levels.get(kind)
         if levels is None:
             levels = self.levels[kind] = SortedDict()
             self.kinds.setdefault(kind[0], SortedList()).add((kind[1], len(kind[2]), kind[2]))
             self._types.setdefault(kind[0], []).append(levels)
             self._accepted.clear()
-        _shift(levels, key, before, after)
+            self.tables.clear()
+        return levels
 
     def _regroup(self, key: bytes, old: Room | None, new: Room | None) -> None:
         for level, groups in self.groups.items():

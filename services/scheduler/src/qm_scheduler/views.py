@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from qm_events.scheduler import CardSpec, NodeRegistered
-from qm_events.specs import Health, Text, WaitReason
-from qm_events.units import DnsLabel, MemoryMib, MilliCpu
+from qm_events.specs import Health, PlacedSlice, Text, WaitReason
+from qm_events.units import SHARES_OF_A_CARD, DnsLabel, MemoryMib, MilliCpu
 from qm_scheduler.board import Board
 from qm_scheduler.estimate import estimate
 from qm_scheduler.fleet import Card, Node
@@ -82,6 +83,7 @@ class ShareView(BaseModel):
     project: str
     weight: int
     cards_held: int
+    """Slices rounded up together."""
     share: str
     """Cards held by weight, as an exact ratio `cards/weight`."""
     waiting: int
@@ -98,8 +100,17 @@ class ObservationView(BaseModel):
     observed_at: datetime
 
 
+class SliceView(BaseModel):
+    """A slice of a card and who holds it."""
+
+    order: str
+    allocation: str
+    slice: PlacedSlice
+
+
 class CardView(BaseModel):
-    """A card. `state`: free, held, cleaning, suspect, failed, unknown, quarantined or cordoned."""
+    """A card. `state`: free, held, partial (slices of it are held), cleaning, suspect, failed, unknown, quarantined or
+    cordoned."""
 
     card: str
     node: str
@@ -111,6 +122,8 @@ class CardView(BaseModel):
     allocation: str | None
     quarantine_reason: str | None
     present: bool
+    slices: list[SliceView]
+    """What is held of it where it is cut or shared; then `order` and `allocation` are null."""
     occupied: bool | None
     """Whether an agent sees somebody on it; null = nothing was said."""
     observations: list[ObservationView]
@@ -139,6 +152,8 @@ class TypeCapacity(BaseModel):
     total: int
     free: int
     held: int
+    partial: int
+    """Cards of which slices are held."""
     cleaning: int
     suspect: int
     failed: int
@@ -147,6 +162,8 @@ class TypeCapacity(BaseModel):
     cordoned: int
     reserved: int
     """Of the free ones: kept for reservations that have begun."""
+    parts: dict[str, str]
+    """How the partial cards divide into these classes, as exact ratios: they add up to `partial`."""
 
 
 class CapacityView(BaseModel):
@@ -194,6 +211,10 @@ def card_view(pool: Pool, node: Node, card: Card) -> CardView:
         allocation=card.allocation,
         quarantine_reason=card.quarantine,
         present=card.present,
+        slices=[
+            SliceView(order=node.holdings[part.allocation].order, allocation=part.allocation, slice=part.slice)
+            for part in card.parts
+        ],
         occupied=card.occupied,
         observations=[
             ObservationView(
@@ -224,11 +245,16 @@ def node_view(pool: Pool, node: Node) -> NodeView:
 def capacity_view(board: Board, now: datetime) -> CapacityView:
     """Return the counts of all types that the fleet has."""
     pool, reserved = board.pool, board.reserved(now)
+    parts: dict[str, dict[str, Fraction]] = {name: {} for name in pool.counts}
+    for node, card in pool.partial():
+        for which, part in pool.split(node, card):
+            parts[card.accelerator][which] = parts[card.accelerator].get(which, Fraction(0)) + part
     items = [
         TypeCapacity(
             accelerator=name,
             total=classes.total(),
             reserved=reserved.get(name, 0),
+            parts={each: f"{part.numerator}/{part.denominator}" for each, part in sorted(parts[name].items())},
             **{each: classes[each] for each in CLASSES},
         )
         for name, classes in sorted(pool.counts.items())
@@ -271,10 +297,17 @@ def share_view(board: Board, scope: str) -> ShareView:
         tenant=tenant,
         project=name,
         weight=project.weight,
-        cards_held=project.held,
-        share=f"{project.held}/{project.weight}",
+        cards_held=-(-project.held // SHARES_OF_A_CARD),
+        share=_ratio(project),
         waiting=len(board.queue.scopes.get(scope, ())),
     )
+
+
+def _ratio(project: Project) -> str:
+    """Whole cards by weight as they are; with slices, in lowest terms."""
+    cards = Fraction(project.held, SHARES_OF_A_CARD)
+    share = cards / project.weight
+    return f"{cards}/{project.weight}" if cards.denominator == 1 else f"{share.numerator}/{share.denominator}"
 
 
 def cards_of(pool: Pool, after: tuple[str, str]) -> Iterator[tuple[Node, Card]]:

@@ -26,13 +26,14 @@ class Waiting(NamedTuple):
 def waiting_of(doc: OrderDoc | None, reservations: Mapping[str, Reservation] | None = None) -> Waiting | None:
     """Return what the queue keeps of a document; None = it does not wait.
 
-    A reservation that is over, or that is not of the project, is as if it had not been named.
+    A reservation that is over, or that is not of the project, is as if it had not been named; one is of whole cards.
     """
     if doc is None or not doc.is_waiting or doc.request is None or doc.submitted_at is None:
         return None
     kept = doc.promise is not None
     named = (reservations or {}).get(doc.request.reservation or "")
-    booked = named if named and named.serves(doc.tenant, doc.project) else None
+    whole = doc.request.specification.slice is None
+    booked = named if named and whole and named.serves(doc.tenant, doc.project) else None
     after = [at for at in (doc.not_before, booked.starts_at if booked else None) if at]
     return Waiting(
         (-doc.request.priority, 0 if kept else 1),

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from qm_events.ids import stream_name
-from qm_events.specs import OrderRequest, PlacedUnit, ServiceModel, Specification, Topology, WaitReason
+from qm_events.specs import OrderRequest, PlacedUnit, ServiceModel, Specification, Topology, WaitReason, lawful
 from qm_events.units import DnsLabel
 from qm_scheduler.board import Board
 from qm_scheduler.domain import Enqueue
@@ -33,7 +33,7 @@ class WhatIfOrder(BaseModel):
     order: Name
     tenant: DnsLabel
     project: DnsLabel
-    specification: Specification
+    specification: Annotated[Specification, AfterValidator(lawful)]
     count: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 1
     priority: Annotated[int, Field(ge=-1000, le=1000, strict=True)] = 0
     topology: Topology | None = None

@@ -86,9 +86,11 @@ class Calendar:
         """Return what a node has to give from then to then."""
         room, taken = self.pool.views[Sight.ALL].rooms[seat(node.node)], _Taken(node)
         for allocation, holding in node.holdings.items():
-            over_at = self.pool.ends.get(allocation)
-            if allocation not in self.pool.cleaning and (over_at is None or over_at > start):
+            if self._stays(allocation, start):
                 taken.add(usable(node, allocation), holding.cpu_milli, holding.memory_mib)
+        for card in node.cards.values():
+            if card.parts and is_usable(node, card) and any(self._stays(each, start) for each in card.holders):
+                taken.add(((card.accelerator, card.memory_mib, node.traits),), 0, 0)
         for key, hold in self.pool.kept.get(node.node, {}).items():
             if not is_reserved(key):
                 kept, units = hold.needs(room)
@@ -100,8 +102,12 @@ class Calendar:
                 taken.add((kind,) * at.units, at.units * each.cpu_milli, at.units * each.memory_mib)
         left = {kind: count for kind, count in taken.free.items() if count > 0}
         return room._replace(
-            free=left, cpu_milli=room.cpu_milli - taken.cpu_milli, memory_mib=room.memory_mib - taken.memory_mib
+            free=left, cut={}, cpu_milli=room.cpu_milli - taken.cpu_milli, memory_mib=room.memory_mib - taken.memory_mib
         )
+
+    def _stays(self, allocation: str, until: datetime) -> bool:
+        over_at = self.pool.ends.get(allocation)
+        return allocation not in self.pool.cleaning and (over_at is None or over_at > until)
 
 
 class _Taken:

@@ -43,7 +43,7 @@ async def _send(client: httpx.AsyncClient, method: str, path: str, body: Any) ->
 def calls(scenario: Scenario, at: datetime) -> Iterator[Call]:
     """Yield the calls, in an order in which each finds what it names."""
     yield from _directory(scenario)
-    for kind in ("specifications", "images", "models", "offerings"):
+    for kind in ("accelerators", "specifications", "images", "models", "offerings"):
         for item in getattr(scenario, kind):
             yield "POST", f"/{kind}", item.model_dump(mode="json")
     for quota in scenario.quotas:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from qm_events.accelerators import Accelerator
 from qm_events.approval import ApprovalPolicy
 from qm_events.ids import PLATFORM
 from qm_events.specs import Role, ServiceModel
@@ -55,14 +56,28 @@ class User(Part):
     """Of `tenant`; approval policies may name them."""
 
 
+class AcceleratorItem(Accelerator):
+    """An accelerator type; the fields are those of the catalogue."""
+
+    description: str = ""
+
+
+class SliceItem(Part):
+    """A part of a card: a profile of its type, or thousandths of a shared card."""
+
+    profile: str | None = None
+    share_milli: int | None = None
+
+
 class SpecificationItem(Part):
-    """What can be ordered; the fields are those of the catalogue."""
+    """What can be ordered; the fields are those of the catalogue. Of a slice, cards and memory follow from the type."""
 
     name: DnsLabel
     description: str = ""
     accelerators: tuple[DnsLabel, ...] = Field(min_length=1)
-    cards_per_unit: Cards
-    accelerator_memory_mib: MemoryMib
+    cards_per_unit: Cards | None = None
+    accelerator_memory_mib: MemoryMib | None = None
+    slice: SliceItem | None = None
     cpu_milli: MilliCpu
     memory_mib: MemoryMib
     traits: tuple[DnsLabel, ...] | None = None
@@ -167,6 +182,7 @@ class Scenario(Part):
 
     tenants: tuple[Tenant, ...]
     users: tuple[User, ...]
+    accelerators: tuple[AcceleratorItem, ...] = ()
     specifications: tuple[SpecificationItem, ...] = ()
     offerings: tuple[OfferingItem, ...] = ()
     images: tuple[ImageItem, ...] = ()

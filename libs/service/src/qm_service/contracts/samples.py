@@ -9,7 +9,7 @@ from qm_events.registry import TOPICS
 from qm_service.contracts.jsonschema import Schema, resolved
 
 AT = datetime(2026, 1, 31, 23, 59, 59, 999_999, tzinfo=UTC)
-_TEXTS = ("example", "EUR", "sealed:v1:bm9uY2U:Y2lwaGVydGV4dA", "2026-06")
+_TEXTS = ("example", "EUR", "1/7", "sealed:v1:bm9uY2U:Y2lwaGVydGV4dA", "2026-06")
 
 
 def sample_event(cls: type[EventData]) -> Event[Any]:

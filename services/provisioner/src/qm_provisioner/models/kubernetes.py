@@ -29,8 +29,12 @@ KUBERNETES = Model(
 
 def _quota(site: Site) -> dict[str, Any]:
     wanted, count = site.request.specification, site.request.count
+    part = {"slice": wanted.slice.profile or f"{wanted.slice.milli}m"} if wanted.slice else {}
+    named = {"resource": wanted.slice.resource} if wanted.slice and wanted.slice.resource else {}
     return {
         "cards": site.request.cards,
+        **part,
+        **named,
         "cpu_milli": wanted.cpu_milli * count,
         "memory_mib": wanted.memory_mib * count,
     }

@@ -5,7 +5,7 @@ from typing import Any
 from qm_events.specs import PlacedUnit
 from qm_provisioner.mint import ssh_key
 from qm_provisioner.ports import SHOWN, Check, Ref, Site
-from qm_provisioner.steps import LOGIN, Model, Step, cleaned, each, held, issued, once, revoked
+from qm_provisioner.steps import LOGIN, Model, Step, cleaned, cut, each, held, issued, once, revoked
 
 VM = Model(
     name="vm",
@@ -34,6 +34,7 @@ def _server(site: Site, unit: PlacedUnit) -> dict[str, Any]:
     return {
         "host": unit.node,
         "devices": list(unit.cards),
+        **cut(unit),
         "cpu_milli": wanted.cpu_milli,
         "memory_mib": wanted.memory_mib,
     }
