@@ -6,7 +6,6 @@ from typing import Any
 
 from qm_events import Event, EventData, new_event
 from qm_events.catalog import OrderCancelRequested, OrderExpired, OrderReleaseRequested, OrderSubmitted
-from qm_events.metering import UsageRecorded
 from qm_events.provisioner import (
     EnvironmentFailed,
     EnvironmentQuarantined,
@@ -14,7 +13,7 @@ from qm_events.provisioner import (
 )
 from qm_events.scheduler import AllocationAllocated, AllocationPreempted, AllocationReturned
 from qm_events.specs import OrderRequest, PlacedUnit, ServiceModel, Specification
-from qm_metering.domain import RecordUsage, behind, decide, evolve, lines_of
+from qm_metering.domain import Lines, RecordUsage, behind, decide, evolve, lines_of
 from qm_metering.intervals import instant
 from qm_metering.months import UTC_ALWAYS, Zones
 from qm_metering.policy import Holding, OrderUsage
@@ -123,7 +122,7 @@ class Metering:
         self.closed_until_us = 0
         self.usage: OrderUsage | None = None
         self.ledger: dict[str, LedgerLine] = {}
-        self.streams: dict[str, dict[str, UsageRecorded]] = {}
+        self.streams: dict[str, Lines] = {}
         self.topic: list[Event[Any]] = []
 
     def feed(self, events: Iterable[Event[Any]]) -> "Metering":
@@ -136,7 +135,7 @@ class Metering:
         while self.usage is not None and behind(self.usage, self.closed_until_us):
             before = len(self.topic)
             for holding in self.usage.holdings:
-                state = self.streams.get(holding.allocation, {})
+                state = self.streams.get(holding.allocation, Lines())
                 for data in decide(state, self.command(holding), CTX):
                     self.write(holding.allocation, data)
             assert len(self.topic) > before, "what is written does not settle what is missing"
@@ -153,7 +152,7 @@ class Metering:
         version = sum(event.key == allocation for event in self.topic) + 1
         event = envelope(data, f"usage/{allocation}", version)
         self.topic.append(event)
-        self.streams[allocation] = dict(evolve(self.streams.get(allocation, {}), data))
+        self.streams[allocation] = evolve(self.streams.get(allocation, Lines()), data)
         self.usage = ORDERS.folds[type(data)].apply(self.usage, event)
         row = LEDGER.folds[type(data)].apply(None, event)
         assert row is not None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qm_metering import policy
-from qm_metering.domain import behind, stale, unrecorded
+from qm_metering.domain import RecordUsage, behind, decide, stale, unrecorded
 from qm_metering.intervals import Span, clipped_us, micros
 from qm_metering.policy import POLICIES, Class, Policy, Rule, anomalies, pieces
 from tests.unit.metering import facts
@@ -127,3 +127,16 @@ def test_what_is_dated_after_its_own_telling_counts_for_nothing_and_is_said():
     assert [(it.code, it.fact) for it in anomalies(service.usage)] == [("future_stamp", late.id)]
     service.feed([facts.expired(100_000_000)])
     assert [event.data.card_us for event in service.topic] == [8 * (100_000_000 - 10)]
+
+
+def test_a_line_that_is_said_again_after_it_was_taken_back_counts_again():
+    service = facts.Metering().feed([facts.allocated(0), facts.returned(40)])
+    holding = service.usage.holdings[0]
+    called_for = service.command(holding)
+    for _ in range(3):
+        for command in (RecordUsage(()), called_for):
+            for data in decide(service.streams[holding.allocation], command, facts.CTX):
+                service.write(holding.allocation, data)
+    lines = [row for row in service.ledger.values() if row.meter == "held"]
+    assert len(lines) == 7 * len(holding.cards)
+    assert sum(row.cards for row in lines) == holding.total

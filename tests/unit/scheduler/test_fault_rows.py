@@ -1,5 +1,6 @@
 """Rows of `test_faults` that no other test is about."""
 
+from qm_events.units import SHARES_OF_A_CARD
 from qm_scheduler.consumers import SCHEDULER
 from tests.unit.scheduler.yard import Yard, request
 
@@ -52,7 +53,7 @@ def test_what_waits_was_withdrawn_or_was_given_back_counts_for_nothing() -> None
     yard.order("o1", request(cards=2))
     yard.order("o2", request(cards=2))
     project = yard.board.queue.projects["acme/vision"]
-    assert project.held == 2
+    assert project.held == 2 * SHARES_OF_A_CARD
     yard.cancel("o2")
     yard.give_back("o1")
     assert project.held == 0

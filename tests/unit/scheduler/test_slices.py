@@ -292,7 +292,7 @@ def check(it: Yard) -> None:
                 assert share >= 0
                 classes[name] += share  # type: ignore[assignment]  # a Counter adds fractions as well
     assert sum(classes.values()) == total
-    for shown in capacity_view(it.board.pool).items:
+    for shown in capacity_view(it.board, it.now).items:
         assert sum(map(Fraction, shown.parts.values())) == shown.partial
     fresh = it.fresh_board()
     assert {sight: view.rooms for sight, view in fresh.pool.views.items()} == {

@@ -5,13 +5,13 @@ arrival, the same lines count in the end.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from qm_events.ids import derived_id
 from qm_events.metering import UsageCorrected, UsageLine, UsageRate, UsageRecorded, UsageStretch
-from qm_metering.intervals import Span, instant
+from qm_metering.intervals import Span, instant, micros
 from qm_metering.months import UTC_ALWAYS, Zones, cut
 from qm_metering.periods import reported_in
 from qm_metering.policy import Booked, Holding, Kind, Meter, OrderUsage, Piece, held, pieces
@@ -41,8 +41,14 @@ class RecordUsage:
 # Each fact of an order asks anew for the ids of the same lines.
 _line_id = lru_cache(maxsize=16_384)(derived_id)
 
-Lines = Mapping[str, UsageRecorded]
-"""State of a stream `usage/<allocation>`: the lines that count, by id."""
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """State of a stream `usage/<allocation>`, by what a line says (`key_of`)."""
+
+    counting: Mapping[str, UsageRecorded] = field(default_factory=dict)
+    taken_back: Mapping[str, int] = field(default_factory=dict)
+    """How often."""
 
 
 def metered(usage: OrderUsage, holding: Holding) -> Iterator[Metered]:
@@ -93,10 +99,8 @@ def _line(
 ) -> UsageRecorded:
     (accelerator, cards), start_us, end_us = kind, span.start_us, span.end_us or 0
     stretches = tuple(_stretches(meter, span, holding.service_model)) if meter.meter == "held" else None
-    classes = [f"{it.counts_as}@{it.from_at.isoformat()}" for it in stretches or ()]
-    base = ("usage", usage.order, holding.allocation, meter.meter, start_us, end_us, accelerator, cards)
     return UsageRecorded(
-        record=_line_id(*base, *classes),
+        record="",
         allocation=holding.allocation,
         order=usage.order,
         meter=meter.meter,
@@ -221,12 +225,30 @@ def live(usage: OrderUsage) -> bool:
     return any(True for _ in _missing(compared)) or bool(_wrong(usage, compared))
 
 
+def key_of(line: UsageLine) -> str:
+    """Return the id of a line that is said for the first time: it follows from what the line says."""
+    span = (micros(line.from_at), micros(line.to_at))
+    classes = [f"{it.counts_as}@{it.from_at.isoformat()}" for it in line.stretches or ()]
+    base = ("usage", line.order, line.allocation, line.meter, *span, line.accelerator, line.cards)
+    return _line_id(*base, *classes)
+
+
 def decide(state: Lines, command: RecordUsage, ctx: Context) -> list[UsageLine]:
     """Take back what is no longer called for, then record what is missing; nothing when all is said."""
-    wanted = {line.record: line for line in command.lines}
-    wrong = [_correction(line, command.tenant, ctx) for record, line in state.items() if record not in wanted]
-    new = [_reported(line, command.tenant, ctx) for record, line in wanted.items() if record not in state]
+    wanted = {key_of(line): line for line in command.lines}
+    wrong = [_correction(line, command.tenant, ctx) for key, line in state.counting.items() if key not in wanted]
+    new = [
+        _reported(line.model_copy(update={"record": _again(key, state)}), command.tenant, ctx)
+        for key, line in wanted.items()
+        if key not in state.counting
+    ]
     return [*wrong, *new]
+
+
+def _again(key: str, state: Lines) -> str:
+    """Who takes back a line takes back that one: said again, it is another."""
+    times = state.taken_back.get(key, 0)
+    return _line_id(key, times) if times else key
 
 
 def _reported(line: UsageRecorded, tenant: str, ctx: Context) -> UsageRecorded:
@@ -246,11 +268,13 @@ def evolve(state: Lines, fact: Any) -> Lines:
     """Fold one fact of a stream."""
     match fact:
         case UsageRecorded():
-            return {**state, fact.record: fact}
+            return replace(state, counting={**state.counting, key_of(fact): fact})
         case UsageCorrected():
-            return {record: line for record, line in state.items() if record != fact.reverses}
+            key = key_of(fact)
+            counting = {known: line for known, line in state.counting.items() if known != key}
+            return Lines(counting, {**state.taken_back, key: state.taken_back.get(key, 0) + 1})
         case _:
             raise TypeError(f"{fact.wire_type} is no fact of a usage stream")
 
 
-USAGE: Decider[Lines] = Decider(kind="usage", initial={}, decide=decide, evolve=evolve)
+USAGE: Decider[Lines] = Decider(kind="usage", initial=Lines(), decide=decide, evolve=evolve)
