@@ -13,7 +13,7 @@ from qm_events.registry import USAGE, event
 from qm_events.specs import Text, Value
 from qm_events.units import CardMicroseconds, DnsLabel, Ratio
 
-Month = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
+Month = Annotated[str, StringConstraints(pattern=r"^(19|[2-8][0-9])[0-9]{2}-(0[1-9]|1[0-2])$")]
 """A calendar month in the zone of a tenant, as `2026-06`."""
 Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
 PricePerCardHour = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=9)]
