@@ -35,7 +35,7 @@ def test_a_sick_card_in_use_keeps_no_free_node_from_serving() -> None:
     yard.health("a", "a-h100-0", "failed")
     yard.order("whole", request(cards=8))
     assert yard.nodes_of("whole") == ["b"]
-    assert yard.board.queue.projects["acme/vision"].held == 10
+    assert yard.board.queue.projects["acme/vision"].held == 10 * SHARES_OF_A_CARD
 
 
 def test_single_cards_fill_one_node_before_they_open_another() -> None:
