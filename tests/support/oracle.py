@@ -20,20 +20,19 @@ Usage = dict[tuple[str, str], int | Fraction]
 
 
 def misbilled(orders: Mapping[str, Sequence[Fact]]) -> Iterator[str]:
-    """Compare what is recorded of each order that gave its cards back with what its instants say."""
+    """Compare what is recorded of each order with what its instants say."""
     for order, facts in orders.items():
         if (said := recorded(facts)) != (right := billed(facts)):
             yield f"order {order}: recorded {dict(said)}, right is {dict(right)}"
 
 
 def billed(facts: Sequence[Fact]) -> Usage:
-    """Return the usage of an order that gave its cards back: held while it had them, billable from READY to its end, on
-    each of its allocations."""
+    """Return the usage of an order: held while it had its cards, billable from READY to its end, on each of its
+    allocations. Of what still runs, as far as it is recorded: closed months, without a hole and once."""
     usage: Usage = defaultdict(int)
     for one in (fact for fact in facts if fact.type == "allocation.allocated"):
-        for key, value in _of_one(
-            [it for it in facts if it.data.get("allocation") in (None, one.data["allocation"])]
-        ).items():
+        own = [fact for fact in facts if fact.data.get("allocation") in (None, one.data["allocation"])]
+        for key, value in _of_one(own).items():
             usage[key] += value
     return usage
 
@@ -47,10 +46,10 @@ def _of_one(facts: Sequence[Fact]) -> Usage:
     ready = _at(facts, "environment.ready", "ready_at")
     ends = [at for kind, name in _BILL_ENDS.items() if (at := _at(facts, kind, name))]
     for accelerator, cards in _cards(facts).items():
-        if allocated and returned:
-            usage["held", accelerator] = cards * _us(allocated, returned)
-        if ready and ends:
-            usage["billable", accelerator] = cards * _us(ready, min([*ends, returned] if returned else ends))
+        if allocated and (until := returned or _reached(facts, "held")):
+            usage["held", accelerator] = cards * _us(allocated, until)
+        if ready and (until := min([*ends, returned] if returned else ends, default=_reached(facts, "billable"))):
+            usage["billable", accelerator] = cards * _us(ready, until)
     return {key: used for key, used in usage.items() if used}
 
 
@@ -77,6 +76,11 @@ def _cards(facts: Sequence[Fact]) -> dict[str, int | Fraction]:
 
 def _at(facts: Sequence[Fact], kind: str, name: str) -> datetime | None:
     return min((datetime.fromisoformat(fact.data[name]) for fact in facts if fact.type == kind), default=None)
+
+
+def _reached(facts: Sequence[Fact], meter: str) -> datetime | None:
+    lines = (fact.data for fact in facts if fact.type == "usage.recorded" and fact.data["meter"] == meter)
+    return max((datetime.fromisoformat(line["to_at"]) for line in lines), default=None)
 
 
 def _us(start: datetime, end: datetime) -> int:
