@@ -147,7 +147,7 @@ def votes() -> Iterator[Step]:
     yield Step("last level", START, acts=(ask("o1", 2, "tina"),), said=said)
     yield Step("deny", START, acts=(ask("o2", 1, "bob", "deny"),), said=("approval.denied", "order.rejected"))
     yield Step("remind", START + timedelta(hours=1), said=("approval.reminded",))
-    yield Step("escalate", START + timedelta(hours=2), said=("approval.escalated", "approval.reminded"))
+    yield Step("escalate", START + timedelta(hours=2), said=("approval.escalated",))
     gone = MemberGranted(tenant=TENANT, project=None, subject="eve", role=Role.APPROVER)
     yield Step(
         "people change", START + timedelta(hours=2), (fact("tenant/acme", 7, gone),), said=("approval.rerouted",)

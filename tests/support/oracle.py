@@ -48,7 +48,7 @@ def _of_one(facts: Sequence[Fact]) -> Usage:
     for accelerator, cards in _cards(facts).items():
         if allocated and (until := returned or _reached(facts, "held")):
             usage["held", accelerator] = cards * _us(allocated, until)
-        if ready and (until := min([*ends, returned] if returned else ends, default=_reached(facts, "billable"))):
+        if ready and (until := min([*ends, returned] if returned else ends) if ends else _reached(facts, "billable")):
             usage["billable", accelerator] = cards * _us(ready, until)
     return {key: used for key, used in usage.items() if used}
 

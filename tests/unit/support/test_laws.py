@@ -34,7 +34,7 @@ def quota(minute: int, kind: str, amounts: Mapping[str, int], **more: Any) -> To
 
 def usage(meter: str, hours: int) -> Told:
     """Return a line of the bill."""
-    line = {"order": "o", "meter": meter, "accelerator": "a", "card_us": 2 * hours * HOUR}
+    line = {"order": "o", "meter": meter, "accelerator": "a", "card_us": 2 * hours * HOUR, "to_at": at(240)}
     return told("usage", "usage/l", 240, "usage.recorded", **line)
 
 
