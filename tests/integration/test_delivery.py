@@ -88,11 +88,14 @@ def test_the_compose_file_is_one() -> None:
 def test_the_compose_file_gives_each_service_settings_that_it_has(
     service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {name: _filled(value) for name, value in _composed()["services"][service]["environment"].items()}
+    environment = _composed()["services"][service]["environment"]
+    # Without a value it is the shell's.
+    given = {name: value if value is None else _filled(value) for name, value in environment.items()}
     fields = SETTINGS[service].model_fields
     assert {name for name in given if name.removeprefix("QM_").lower() not in fields} == set()
     for name, value in given.items():
-        monkeypatch.setenv(name, value)
+        if value is not None:
+            monkeypatch.setenv(name, value)
     settings = SETTINGS[service]()
     assert settings.database_url == f"postgresql+asyncpg://postgres:secret@postgres/{service}"
     assert (settings.log_url, settings.host, settings.port) == ("kafka://kafka:9092", "0.0.0.0", 8080)
