@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.figures import Figure, quantile
 from bench.log import on_a_loop
+from bench.projection import projected
 from qm_metering import queries
 from qm_metering.closing import digest_of
 from qm_metering.consumers import METERING
@@ -15,14 +16,9 @@ from qm_metering.intervals import Span, micros
 from qm_metering.projections import LEDGER, LedgerLine
 from qm_service.clock import WallClock
 from qm_service.database import Database
-from qm_service.items import Changes
 from qm_service.log_memory import MemoryLog
-from qm_service.memory import Memory
-from qm_service.plan import plan_of
 from qm_service.runtime import Runtime
-from qm_service.schema import create, schema_of
-from qm_service.store import SqlEventStore
-from qm_service.writes import Writes
+from qm_service.schema import create
 from tests.support.servers import Postgres
 from tests.unit.metering import facts
 
@@ -43,23 +39,10 @@ def metered_facts(quick: bool) -> list[Figure]:
 
 
 async def _projected(url: str, count: int) -> Figure:
-    database, plan, schema = Database(url), plan_of(METERING), schema_of(METERING)
-    await create(database, schema)
-    store = SqlEventStore(schema, database)
-    writes, memory = Writes(plan, schema, database, store), Memory(plan, schema, store, count)
-    events = list(_orders(count))
-    began = time.perf_counter()
-    for start in range(0, count, BATCH):
-        changes = Changes(positions={("orders", 0): start + BATCH})
-        some = [(event, memory.targets(event)) for event in events[start : start + BATCH]]
-        async with database.write() as tx:
-            await memory.load_documents(tx, memory.unknown([one for _, targets in some for one in targets]))
-            for event, targets in some:
-                memory.fold(event, targets, changes.documents)
-            await writes.changes(tx, changes)
-    took = time.perf_counter() - began
+    database = Database(url)
+    rate = await projected(database, METERING, list(_orders(count)), BATCH)
     await database.close()
-    return Figure(f"metering's facts projected on PostgreSQL, batch {BATCH}", count / took, "facts/s", 10_000.0)
+    return Figure(f"metering's facts projected on PostgreSQL, batch {BATCH}", rate, "facts/s", 10_000.0)
 
 
 def _orders(count: int) -> Iterator[Any]:

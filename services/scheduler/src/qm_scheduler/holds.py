@@ -65,18 +65,12 @@ def end_of(ask: Ask, now: datetime) -> datetime | None:
     return min(ends, default=None)
 
 
-def freed(
-    room: Room,
-    node: Node,
-    allocations: Iterable[str],
-    usable: Callable[[Node, str], Iterable[Kind]],
-    before: Iterable[str] = (),
-) -> Room:
-    """Return the room as it will be when these allocations have ended; `usable` are cards that will serve again whole,
-    `before` those of which the room knows already that they have ended."""
+def freed(room: Room, node: Node, allocations: Iterable[str], usable: Callable[[Node, str], Iterable[Kind]]) -> Room:
+    """Return the room as it will be when these allocations have ended; `usable` are cards that will serve again
+    whole."""
     free, cpu, memory = dict(room.free), room.cpu_milli, room.memory_mib
     cuts = {kind: list(states) for kind, states in room.cut.items()}
-    ended = set(before)
+    ended: set[str] = set()
     for allocation in allocations:
         for kind in usable(node, allocation):
             free[kind] = free.get(kind, 0) + 1
